@@ -1,12 +1,17 @@
 """Settings: what is a number within its limits, a flag, one of a few words; and what is rejected, with whose error."""
 
+import inspect
 import math
 
 import numpy as np
 import pytest
 
-from episodia import arguments
-from episodia.errors import LearnerError
+import episodia
+from episodia import arguments, dataflow, learners, modules, policies, replay, training
+from episodia.connectors import View
+from episodia.errors import LearnerError, UnknownArgumentError
+from episodia.learners import AlgorithmConfig
+from episodia.schedules import ExponentialSchedule
 from junk import JUNK, problem_with
 
 NUMBERS = {"a fraction": 1.5, "infinity": math.inf, "a negative number": -7, "a large number": 10**30}
@@ -66,3 +71,47 @@ def test_a_whole_state_in_the_place_of_a_path_does_not_fill_the_screen():
         arguments.checked_path(LearnerError, "save", "path", state)
 
     assert len(str(raised.value)) < 300
+
+
+ALGORITHMS = [
+    getattr(learners, name) for name in learners.__all__ if name.endswith("Config") and name != "AlgorithmConfig"
+]
+CONFIGS = [made for made in ALGORITHMS if issubclass(made, AlgorithmConfig) and not inspect.isabstract(made)]
+
+
+@pytest.mark.parametrize(
+    ("made", "misspelt", "meant"),
+    [
+        *[(made, "optimizr", "optimizers") for made in CONFIGS],
+        (learners.PPOConfig, "entropy_coef", "entropy_coefficient"),
+        (learners.OptimizerConfig, "learningrate", "learning_rate"),
+        (learners.Target, "evry", "every"),
+        (learners.Learner, "learner_pipline", "learner_pipeline"),
+        (episodia.SingleAgentEnvRunner, "num_env", "num_envs"),
+        (episodia.MultiAgentEnvRunner, "look_back", "lookback"),
+        (policies.Policy, "env_to_modules", "env_to_module"),
+        (policies.MultiAgentPolicy, "env_to_modules", "env_to_module"),
+        (modules.DefaultActorCritic, "hiden", "hidden"),
+        (modules.QNetwork, "duelling", "dueling"),
+        (replay.ReplayBuffer, "capacty", "capacity"),
+        (replay.Transitions, "nstep", "n_step"),
+        (replay.Proportional, "alfa", "alpha"),
+        (replay.RateLimiter, "samples_per_insertion", "samples_per_insert"),
+        (dataflow.RunnerGroup, "num_runner", "num_runners"),
+        (dataflow.LearnerGroup, "num_learner", "num_learners"),
+        (training.Recipe, "epochs", "num_epochs"),
+        (training.ReplayRecipe, "batchsize", "batch_size"),
+        (training.EvalEvery, "keepbest", "keep_best"),
+        (ExponentialSchedule, "halflife", "half_life"),
+        (View, "sorce", "source"),
+    ],
+)
+def test_a_misspelt_setting_raises_with_the_nearest_name(made, misspelt, meant):
+    with pytest.raises(
+        UnknownArgumentError, match=f"^{made.__name__}: found the argument `{misspelt}`.*Did you mean `{meant}`"
+    ):
+        made(**{misspelt: 1})
+
+
+def test_signatures_show_the_settings_themselves():
+    assert list(inspect.signature(replay.Transitions).parameters) == ["n_step", "gamma"]

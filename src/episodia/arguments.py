@@ -7,11 +7,13 @@ class or function that was given the argument, `name` names the argument.
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import math
 import os
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from episodia.errors import EpisodiaError, UnknownArgumentError
 from episodia.trees import describe
 
 Error: TypeAlias = type[EpisodiaError]
+Made = TypeVar("Made")
 
 # Of a file or a directory, in bytes, on all systems.
 _LONGEST_NAME = 255
@@ -256,6 +259,28 @@ def check_known(where: str, given: Collection[str], known: Collection[str]) -> N
                 f"{where}: found the argument `{name}`, expected one of {', '.join(f'`{one}`' for one in known)}. "
                 f"{proposal([name], known) or 'Leave it out.'}"
             )
+
+
+def names_nearest_argument(cls: type[Made]) -> type[Made]:
+    """Let the constructor of a class reject an unknown keyword with the name that is most like it.
+
+    >>> @names_nearest_argument
+    ... class Clip:
+    ...     def __init__(self, limit): ...
+    >>> Clip(limt=2.0)
+    Traceback (most recent call last):
+    episodia.errors.UnknownArgumentError: Clip: found the argument `limt`, expected one of `limit`. Did you mean `limit`?
+    """
+    construct: Callable[..., None] = cls.__init__
+    known = list(inspect.signature(construct).parameters)[1:]
+
+    @functools.wraps(construct)
+    def checked(self: Made, *args: Any, **kwargs: Any) -> None:
+        check_known(type(self).__name__, kwargs, known)
+        construct(self, *args, **kwargs)
+
+    cls.__init__ = checked  # type: ignore[assignment]  # the same signature
+    return cls
 
 
 def proposal(unknown: Iterable[str], known: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from episodia.arguments import is_number
+from episodia.arguments import is_number, names_nearest_argument
 from episodia.errors import PipelineError
 
 
@@ -90,6 +90,7 @@ class PiecewiseLinearSchedule(Schedule):
         return f"PiecewiseLinearSchedule({list(self.points)})"
 
 
+@names_nearest_argument
 @final
 class ExponentialSchedule(Schedule):
     """Exponential decay from `start` to `end`.

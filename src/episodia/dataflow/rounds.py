@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from episodia.arguments import checked_number, checked_whole
+from episodia.arguments import checked_number, checked_whole, names_nearest_argument
 from episodia.errors import EngineError
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True, kw_only=True)
 class Rounds:

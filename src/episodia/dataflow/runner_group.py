@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar, final
 
-from episodia.arguments import checked_seed, checked_whole
+from episodia.arguments import checked_seed, checked_whole, names_nearest_argument
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.dataflow.deliveries import Delivery, Request, Statistics, Wanted
@@ -33,6 +33,7 @@ Value = TypeVar("Value")
 _EVALUATIONS = 2**32  # a place that no runner has
 
 
+@names_nearest_argument
 @final
 class RunnerGroup:
     """Plays with many runners as with one.

@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, final
 
+from episodia.arguments import names_nearest_argument
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.common.agent_to_module_mapping import default_mapping
 from episodia.env_runners.acting.assembly import AUTO, Acting, EpisodeMaker, Explore, acting_of, as_modules, new_actor
@@ -36,6 +37,7 @@ from episodia.modules.devices import device_of
 from episodia.policies import MultiAgentPolicy
 
 
+@names_nearest_argument
 @final
 class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
     """Lets agents act in several environments at once, and returns what happened as multi-agent episodes.

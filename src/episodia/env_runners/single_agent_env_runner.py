@@ -9,6 +9,7 @@ from typing import Any, final
 
 from gymnasium.vector import VectorEnv
 
+from episodia.arguments import names_nearest_argument
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.env_runners.acting.assembly import AUTO, Explore, acting_of, new_loop
@@ -43,6 +44,7 @@ from episodia.modules.devices import device_of
 from episodia.policies import Policy
 
 
+@names_nearest_argument
 @final
 class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
     """Plays in environments of one agent each, and returns what happens as episodes.

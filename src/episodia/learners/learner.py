@@ -11,7 +11,7 @@ import torch
 from gymnasium import Space
 from torch import Tensor
 
-from episodia.arguments import checked_flag, checked_keys, checked_seed, checked_whole
+from episodia.arguments import checked_flag, checked_keys, checked_seed, checked_whole, names_nearest_argument
 from episodia.connectors import LearnerConnectorPipeline
 from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.errors import LearnerError
@@ -50,6 +50,7 @@ from episodia.modules.devices import usable_device
 from episodia.types import Batch
 
 
+@names_nearest_argument
 @final
 class Learner:
     """Owns modules, their optimizers and the learner pipeline, and updates the modules with episodes.

@@ -12,7 +12,7 @@ import torch
 from torch.nn import Parameter
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
-from episodia.arguments import checked_whole
+from episodia.arguments import checked_whole, names_nearest_argument
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import LearnerError
 from episodia.learners.losses.coefficients import check_within
@@ -24,6 +24,7 @@ from episodia.trees import map_batch
 _FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:

@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from episodia.arguments import checked_whole
+from episodia.arguments import checked_whole, names_nearest_argument
 from episodia.columns import Columns
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.off_policy import OffPolicyConfig
@@ -20,6 +20,7 @@ from episodia.types import Batch
 PRIORITY = "td_error"
 
 
+@names_nearest_argument
 @final
 class ReplayUpdates:
     """Updates a learner with samples of a buffer.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, final
 import torch
 from gymnasium import spaces
 
-from episodia.arguments import checked_keys
+from episodia.arguments import checked_keys, names_nearest_argument
 from episodia.checkpoints import checkpoint_directory, load_state, save_state
 from episodia.columns import Columns
 from episodia.connectors import defaults
@@ -41,6 +41,7 @@ class _Taken(NamedTuple):
     extras: dict[Any, dict[str, Any]]
 
 
+@names_nearest_argument
 @final
 class MultiAgentPolicy:
     """Acts for several agents, as a `MultiAgentEnvRunner` would with these modules and pipelines.

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from gymnasium import Space
 
+from episodia.arguments import names_nearest_argument
 from episodia.checkpoints import checkpoint_directory, load_state, save_state
 from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.connectors import defaults
@@ -40,6 +41,7 @@ class _Taken(NamedTuple):
     extras: dict[str, Any]
 
 
+@names_nearest_argument
 @final
 class Policy:
     """Acts in one episode after another, observation by observation, as a runner would with this module and these pipelines.

@@ -10,7 +10,14 @@ from typing import Any, final
 
 import numpy as np
 
-from episodia.arguments import checked_choice, checked_flag, checked_path, checked_seed, checked_whole
+from episodia.arguments import (
+    checked_choice,
+    checked_flag,
+    checked_path,
+    checked_seed,
+    checked_whole,
+    names_nearest_argument,
+)
 from episodia.display.notebook_html import block
 from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
@@ -39,6 +46,7 @@ from episodia.types import Item, ModuleID, State
 _FEWEST_ROWS = 8
 
 
+@names_nearest_argument
 @final
 class ReplayBuffer:
     """Keeps the steps of many episodes, each observation once, and samples from them.

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from episodia.arguments import checked_each, checked_number, checked_whole, is_number, is_whole
+from episodia.arguments import checked_each, checked_number, checked_whole, is_number, is_whole, names_nearest_argument
 from episodia.errors import ReplayError
 from episodia.replay.buffer import ReplayBuffer
 from episodia.replay.draws.draw import Draw
@@ -19,6 +19,7 @@ from episodia.trees import describe
 from episodia.types import State
 
 
+@names_nearest_argument
 @final
 class MixedReplay:
     """Samples from several buffers by fixed shares, such as demonstrations beside fresh data.

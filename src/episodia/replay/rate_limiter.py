@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import final
 
-from episodia.arguments import checked_number, checked_whole
+from episodia.arguments import checked_number, checked_whole, names_nearest_argument
 from episodia.errors import ReplayError
 from episodia.types import State
 
 
+@names_nearest_argument
 @final
 class RateLimiter:
     """Keeps the number of sampled steps close to `samples_per_insert` times the number of added steps.

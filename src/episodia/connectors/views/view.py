@@ -10,7 +10,7 @@ from typing import Any, Final, final
 import numpy as np
 from gymnasium import Space, spaces
 
-from episodia.arguments import is_whole
+from episodia.arguments import is_whole, names_nearest_argument
 from episodia.columns import Columns
 from episodia.episodes.columns.filling import item_near_zero, spread
 from episodia.episodes.lists.origins import AT_STEPS, ORIGINS
@@ -25,6 +25,7 @@ KNOWN_WHEN_ACTING: Final = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *OR
 _RANGE = re.compile(r"\s*([+-]?\d+)\s*:\s*([+-]?\d+)\s*(?::\s*(\d+)\s*)?")
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class View:

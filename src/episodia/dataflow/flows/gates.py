@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, final
 
-from episodia.arguments import checked_number
+from episodia.arguments import checked_number, names_nearest_argument
 from episodia.dataflow.flows.stages import Memory
 from episodia.errors import FlowError
 
@@ -35,6 +35,7 @@ def at_least(count: Callable[[], float], least: float, what: str = "items") -> G
     return is_enough
 
 
+@names_nearest_argument
 @final
 class RatioGates(Memory):
     """Two gates that keep a ratio between what is learned from and what is inserted, within a tolerance.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, final
 
-from episodia.arguments import checked_choice, checked_whole
+from episodia.arguments import checked_choice, checked_whole, names_nearest_argument
 from episodia.dataflow.deliveries import Statistics
 from episodia.dataflow.engines.engine import Call, Engine, Handle
 from episodia.dataflow.learner_groups.allocation import allocate
@@ -29,6 +29,7 @@ class _Task(NamedTuple):
     num_steps: int
 
 
+@names_nearest_argument
 @final
 class GradientWorkers:
     """Takes a gradient step with each of several learners; workers compute the gradients.

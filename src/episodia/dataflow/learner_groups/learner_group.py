@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias, TypeVar, final
 import torch
 from torch import Tensor
 
-from episodia.arguments import checked_number, checked_whole
+from episodia.arguments import checked_number, checked_whole, names_nearest_argument
 from episodia.connectors import LearnerConnectorPipeline
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.standardize import Standardize
@@ -36,6 +36,7 @@ _Arguments: TypeAlias = "tuple[Any, ...] | None"
 _GRACE_S = 5.0
 
 
+@names_nearest_argument
 @final
 class LearnerGroup:
     """Learns in several ranks as one learner would, with parts of each list of episodes.

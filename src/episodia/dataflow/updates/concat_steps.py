@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, final
 
-from episodia.arguments import checked_choice, checked_whole
+from episodia.arguments import checked_choice, checked_whole, names_nearest_argument
 from episodia.dataflow.deliveries import Delivery
 from episodia.dataflow.kept_deliveries import kept_from, kept_state
 from episodia.dataflow.runner_group import episodes_of
@@ -13,6 +13,7 @@ from episodia.episodes import EpisodeList
 from episodia.errors import FlowError
 
 
+@names_nearest_argument
 @final
 class ConcatSteps:
     """A stage of lists of episodes with at least so many steps, made of whole deliveries.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, final
 
-from episodia.arguments import checked_whole
+from episodia.arguments import checked_whole, names_nearest_argument
 from episodia.dataflow.deliveries import Delivery
 from episodia.dataflow.runner_group import RunnerGroup
 from episodia.episodes import EpisodeList
@@ -13,6 +13,7 @@ from episodia.episodes.lists.joined_rows import joined_lists
 from episodia.errors import FlowError
 
 
+@names_nearest_argument
 @final
 class DropStale:
     """A stage that drops deliveries of old weights, and counts them as `stale` in `group.counts`.

@@ -9,7 +9,7 @@ from typing import final
 import torch
 from torch.nn.functional import mse_loss
 
-from episodia.arguments import checked_flag
+from episodia.arguments import checked_flag, names_nearest_argument
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedule, Standardize
 from episodia.errors import LearnerError
@@ -20,6 +20,7 @@ from episodia.learners.losses.evaluated_steps import EvaluatedSteps, explained_v
 from episodia.learners.losses.loss import LOSS, LossInputs, LossOutputs
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True, kw_only=True)
 class A2CConfig(AlgorithmConfig):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from episodia.arguments import checked_whole
+from episodia.arguments import checked_whole, names_nearest_argument
 from episodia.connectors import Schedule
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps
@@ -22,6 +22,7 @@ from episodia.types import Batch
 TARGET, CRITIC, ACTOR = "target", "critic", "actor"
 
 
+@names_nearest_argument
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig(OffPolicyConfig):
     """Deterministic policy gradients, for an `ActorWithCritics` with a deterministic policy.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from episodia.arguments import names_nearest_argument
 from episodia.columns import Columns
 from episodia.learners.algorithms.off_policy import distribution_of
 from episodia.learners.algorithms.sac import SACConfig
@@ -16,6 +17,7 @@ from episodia.learners.losses.q_targets import chosen, positions
 from episodia.types import Batch
 
 
+@names_nearest_argument
 @dataclass(frozen=True, kw_only=True)
 class DiscreteSACConfig(SACConfig):
     """Soft actor-critic, for an `ActorWithCritics` over a Discrete space.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
-from episodia.arguments import checked_choice, checked_flag, checked_whole
+from episodia.arguments import checked_choice, checked_flag, checked_whole, names_nearest_argument
 from episodia.columns import Columns
 from episodia.connectors import Schedule
 from episodia.errors import LearnerError
@@ -33,6 +33,7 @@ from episodia.types import Batch
 TARGET = "target"
 
 
+@names_nearest_argument
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig(OffPolicyConfig):
     """Q-learning for a `QNetwork`: dueling, distributional, noisy and recurrent networks learn by the same loss.

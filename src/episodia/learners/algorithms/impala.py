@@ -8,6 +8,7 @@ from typing import final
 
 import torch
 
+from episodia.arguments import names_nearest_argument
 from episodia.connectors import ConnectorV2, Schedule, VTrace
 from episodia.learners.algorithms.a2c import actor_critic_loss
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
@@ -16,6 +17,7 @@ from episodia.learners.losses.coefficients import Coefficient, check_positive, c
 from episodia.learners.losses.loss import LossInputs, LossOutputs
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True, kw_only=True)
 class IMPALAConfig(AlgorithmConfig):

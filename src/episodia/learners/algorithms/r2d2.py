@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from episodia.arguments import names_nearest_argument
 from episodia.learners.algorithms.dqn import DQNConfig
 
 
+@names_nearest_argument
 @dataclass(frozen=True, kw_only=True)
 class R2D2Config(DQNConfig):
     """Recurrent Q-learning: `DQNConfig` with other defaults, for a recurrent `QNetwork`.

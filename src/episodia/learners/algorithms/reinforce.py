@@ -8,7 +8,7 @@ from typing import final
 
 import torch
 
-from episodia.arguments import checked_flag
+from episodia.arguments import checked_flag, names_nearest_argument
 from episodia.columns import Columns
 from episodia.connectors import ComputeReturnsToGo, ConnectorV2, Schedule, Standardize
 from episodia.errors import LearnerError
@@ -18,6 +18,7 @@ from episodia.learners.losses.evaluated_steps import EvaluatedSteps
 from episodia.learners.losses.loss import LOSS, LossInputs, LossOutputs
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True, kw_only=True)
 class ReinforceConfig(AlgorithmConfig):

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from episodia.arguments import names_nearest_argument
 from episodia.connectors import Schedule
 from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps, distribution_of
 from episodia.learners.algorithms.target import Target
@@ -21,6 +22,7 @@ from episodia.types import Batch
 TARGET, CRITIC, ACTOR, TEMPERATURE = "target", "critic", "actor", "temperature"
 
 
+@names_nearest_argument
 @dataclass(frozen=True, kw_only=True)
 class SACConfig(OffPolicyConfig):
     """Soft actor-critic, for an `ActorWithCritics` with a stochastic policy over a Box.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from episodia.arguments import checked_choice, checked_whole
+from episodia.arguments import checked_choice, checked_whole, names_nearest_argument
 from episodia.errors import LearnerError
 from episodia.learners.losses.coefficients import check_positive, check_within
 
 UNITS = ("gradient_steps", "env_steps")
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True, kw_only=True)
 class Target:

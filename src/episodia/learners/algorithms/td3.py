@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from episodia.arguments import names_nearest_argument
 from episodia.learners.algorithms.ddpg import DDPGConfig
 
 
+@names_nearest_argument
 @dataclass(frozen=True, kw_only=True)
 class TD3Config(DDPGConfig):
     """Twin delayed deterministic policy gradients: `DDPGConfig` with other defaults.

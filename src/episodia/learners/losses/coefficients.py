@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, final, runtime_checkable
 
-from episodia.arguments import checked_number, is_number, range_of
+from episodia.arguments import checked_number, is_number, names_nearest_argument, range_of
 from episodia.errors import LearnerError
 from episodia.schedules import Schedule, as_schedule
 
@@ -140,6 +140,7 @@ class Coefficients:
         }
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveKL:

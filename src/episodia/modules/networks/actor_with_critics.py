@@ -10,7 +10,7 @@ import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
 
-from episodia.arguments import checked_choice, checked_flag
+from episodia.arguments import checked_choice, checked_flag, names_nearest_argument
 from episodia.columns import Columns
 from episodia.errors import ModuleError
 from episodia.modules.distributions import DistributionSpec, dist_for
@@ -27,6 +27,7 @@ from episodia.types import Batch, Item
 POLICIES = ("deterministic", "stochastic")
 
 
+@names_nearest_argument
 @final
 class ActorWithCritics(ActingNetwork):
     """An actor, critics that value observations with actions, and the temperature of soft policies.

@@ -9,7 +9,7 @@ import torch
 from gymnasium import Space
 from torch import Tensor
 
-from episodia.arguments import checked_flag
+from episodia.arguments import checked_flag, names_nearest_argument
 from episodia.columns import Columns
 from episodia.errors import ModuleError
 from episodia.modules.networks.acting_network import needed
@@ -19,6 +19,7 @@ from episodia.modules.networks.trunk import OBS_WRITER, Trunk, observations_of
 from episodia.types import Batch, Item
 
 
+@names_nearest_argument
 class DefaultActorCritic(ActorCritic):
     """An encoder for each part of an observation, linear layers with tanh, an optional recurrent layer, and two heads.
 
@@ -146,6 +147,7 @@ class DefaultActorCritic(ActorCritic):
         return {} if self.recurrent is None else needed(batch, Columns.STATE_IN, "`AddStatesFromEpisodesToBatch`")
 
 
+@names_nearest_argument
 @final
 class MLPActorCritic(DefaultActorCritic):
     """The default network without a recurrent layer: separate stacks of linear layers for actions and for values.
@@ -178,6 +180,7 @@ class MLPActorCritic(DefaultActorCritic):
         return {"hidden": list(self.hidden)}
 
 
+@names_nearest_argument
 @final
 class LSTMActorCritic(DefaultActorCritic):
     """The default network with one LSTM layer that actor and critic share.

@@ -9,7 +9,7 @@ import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
 
-from episodia.arguments import checked_flag, checked_number
+from episodia.arguments import checked_flag, checked_number, names_nearest_argument
 from episodia.columns import Columns
 from episodia.errors import ModuleError
 from episodia.modules.distributions.categorical import CategoricalSpec
@@ -22,6 +22,7 @@ from episodia.modules.networks.trunk import Trunk, observations_of
 from episodia.types import Batch, Item
 
 
+@names_nearest_argument
 @final
 class QNetwork(ActingNetwork):
     """Estimates the return of each action, or the distribution of returns, and acts greedily.

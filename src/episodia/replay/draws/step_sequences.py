@@ -7,7 +7,7 @@ from typing import Literal, final
 
 import numpy as np
 
-from episodia.arguments import checked_choice, checked_whole
+from episodia.arguments import checked_choice, checked_whole, names_nearest_argument
 from episodia.columns import Columns
 from episodia.episodes.lists.ragged import rows_of_ranges
 from episodia.errors import ReplayError
@@ -18,6 +18,7 @@ from episodia.replay.rows.keys import MOST_ROWS
 from episodia.replay.table import Table
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True)
 class Sequences(DrawByModule):

@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from episodia.arguments import checked_number, checked_whole
+from episodia.arguments import checked_number, checked_whole, names_nearest_argument
 from episodia.columns import Columns
 from episodia.episodes.lists.ragged import even_lengths
 from episodia.errors import ReplayError
@@ -22,6 +22,7 @@ from episodia.replay.table import Picked, Table
 _MOST_STEPS = 2**16
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True)
 class Transitions(DrawByModule):

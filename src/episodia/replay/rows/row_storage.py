@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from episodia.arguments import checked_flag, checked_path
+from episodia.arguments import checked_flag, checked_path, names_nearest_argument
 from episodia.errors import ReplayError
 from episodia.trees import leaves
 from episodia.types import Item
@@ -50,6 +50,7 @@ class InMemory:
         return "InMemory()"
 
 
+@names_nearest_argument
 @final
 class MemoryMapped:
     """Arrays in files below `path`, one for each leaf, so that a buffer may be larger than memory.

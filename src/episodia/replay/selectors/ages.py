@@ -6,7 +6,7 @@ from typing import Literal, final
 
 import numpy as np
 
-from episodia.arguments import checked_choice, checked_number, checked_whole
+from episodia.arguments import checked_choice, checked_number, checked_whole, names_nearest_argument
 from episodia.errors import ReplayError
 from episodia.replay.selectors.selector import AddedSteps, Selection, StoredSteps
 from episodia.types import State
@@ -15,6 +15,7 @@ from episodia.types import State
 _MOST_TIMES = 2**31
 
 
+@names_nearest_argument
 @final
 class InOrder:
     """The newest steps first, or the oldest; each step at most `times` times, then it is not drawn any more.
@@ -79,6 +80,7 @@ class InOrder:
         return f"InOrder({self._first!r}, times={self._times})"
 
 
+@names_nearest_argument
 @final
 class AtMost:
     """Each step at most `times` times, drawn uniformly from the steps that may still be drawn.
@@ -137,6 +139,7 @@ class AtMost:
         return f"AtMost({self._times})"
 
 
+@names_nearest_argument
 @final
 class Fresh:
     """Steps whose actions were chosen by recent weights: by at most `most` versions before the newest version that was added.

@@ -6,7 +6,7 @@ from typing import Literal, final
 
 import numpy as np
 
-from episodia.arguments import checked_choice, checked_number
+from episodia.arguments import checked_choice, checked_number, names_nearest_argument
 from episodia.episodes.lists.ragged import counted
 from episodia.errors import ReplayError
 from episodia.replay.selectors.selector import NUM_ROUNDS, AddedSteps, Selection, StoredSteps
@@ -17,6 +17,7 @@ from episodia.types import State
 _LARGEST = float(np.finfo(np.float64).max)
 
 
+@names_nearest_argument
 @final
 class Proportional:
     """A step is drawn in proportion to its priority: `(|value| + epsilon) ** alpha`, with the last value from `update`.

@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
-from episodia.arguments import checked_path, checked_seed
+from episodia.arguments import checked_path, checked_seed, names_nearest_argument
 from episodia.errors import ReplayError, StaleSampleError
 from episodia.replay.draws.draw import Draw, DrawByModule
 from episodia.replay.draws.transitions import Transitions
@@ -41,6 +41,7 @@ _MOST_PAUSES = 100
 _PAUSE_S = 2e-5
 
 
+@names_nearest_argument
 @final
 class ReplayReader:
     """Samples, uniformly, from a buffer with `storage=MemoryMapped(path, shared=True)` that another process fills.

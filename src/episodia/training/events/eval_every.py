@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import final
 
-from episodia.arguments import checked_flag, checked_whole
+from episodia.arguments import checked_flag, checked_whole, names_nearest_argument
 from episodia.errors import TrainingError
 from episodia.training.events.training_callback import TrainingCallback
 from episodia.training.training import Record, Training
@@ -16,6 +16,7 @@ EVALUATED = "evaluation_return_mean"
 BEST_NAME = "best"
 
 
+@names_nearest_argument
 @final
 class EvalEvery(TrainingCallback):
     """Evaluates after every so many steps, and writes `evaluation_return_mean` into the record of that update.
@@ -60,6 +61,7 @@ class EvalEvery(TrainingCallback):
                 save_training(training.directory / BEST_NAME, training)
 
 
+@names_nearest_argument
 @final
 class EarlyStopping(TrainingCallback):
     """Stops a run in which a metric has not risen for a while.

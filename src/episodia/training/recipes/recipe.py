@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import ClassVar, final
 
-from episodia.arguments import checked_whole
+from episodia.arguments import checked_whole, names_nearest_argument
 from episodia.connectors import ConnectorV2
 from episodia.errors import TrainingError
 from episodia.learners import Learner
@@ -64,6 +64,7 @@ class BaseRecipe(ABC):
         """Return what a training does with the episodes that it collected."""
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True, kw_only=True)
 class Recipe(BaseRecipe):

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from episodia.arguments import checked_flag, checked_number, checked_whole
+from episodia.arguments import checked_flag, checked_number, checked_whole, names_nearest_argument
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2, EpsilonGreedy, GaussianNoise, Schedule
 from episodia.connectors.module_to_env.drop_module_outputs import DropModuleOutputs
@@ -20,6 +20,7 @@ from episodia.training.recipes.updating import UpdateFromReplay, Updating
 _FEWEST_ROWS = 8
 
 
+@names_nearest_argument
 @final
 @dataclass(frozen=True, kw_only=True)
 class ReplayRecipe(BaseRecipe):
