@@ -130,6 +130,17 @@ def test_priorities_are_updated_by_module():
         buffer.update_priorities(sampled.keys["net red"], np.ones(8))
 
 
+def test_a_number_is_the_value_of_all_steps_of_the_last_call_of_add_alone():
+    buffer = ReplayBuffer(200, selector=Proportional(alpha=1.0, epsilon=0.0), seed=0)
+    buffer.add([walks_of_agents(0, 5, ["red"])])
+    buffer.add([walks_of_agents(1, 5, ["blue"])])
+    buffer.update_newest(7.0)
+
+    tables = dict(zip(*(buffer.get_state()[part] for part in ("modules", "tables")), strict=True))
+    priorities = {name: set(table["selector"]["priorities"].tolist()) for name, table in tables.items()}
+    assert priorities == {"net red": {0.0, 1.0}, "net blue": {0.0, 7.0}}
+
+
 def test_agents_that_share_a_module_are_kept_apart():
     buffer = ReplayBuffer(200, seed=0)
     episode = walks_of_agents(0, 4, ["red", "blue"], module=shared_net)

@@ -130,6 +130,38 @@ def test_steps_of_each_module_are_sampled():
     assert {episode.agent_id for episode in buffer.sample(60)} == {"walker", "flyer"}
 
 
+def test_synchronized_items_are_the_steps_of_all_agents_at_an_environment_step():
+    buffer = MultiAgentEpisodeReplayBuffer(capacity=100, seed=0)
+    buffer.add([MULTI_AGENT_EPISODES["all terminated"]().finalize()])
+
+    sampled = buffer.sample(20, replay_mode="synchronized")
+
+    assert sampled.agents == ["walker", "flyer"]
+    assert len(sampled) == 40
+    with pytest.raises(ReplayError, match=r"replay_mode='synchronized'.*expected single steps"):
+        buffer.sample(20, n_step=3, replay_mode="synchronized")
+    with pytest.raises(ReplayError, match="replay_mode='together'"):
+        buffer.sample(20, replay_mode="together")
+
+
+def test_an_episode_of_several_agents_is_one_episode():
+    buffer = MultiAgentEpisodeReplayBuffer(capacity=100, seed=0)
+    buffer.add(MULTI_AGENT_EPISODES["all terminated"]().finalize())
+    buffer.sample(5)
+
+    assert (buffer.get_num_episodes(), buffer.get_num_episodes("default_policy")) == (1, 2)
+    assert (buffer.get_added_timesteps("default_policy"), buffer.get_added_timesteps("other")) == (8, 0)
+    assert (buffer.get_sampled_timesteps("default_policy"), buffer.get_sampled_timesteps("other")) == (5, 0)
+
+
+def test_steps_are_added_with_a_weight():
+    buffer = PrioritizedEpisodeReplayBuffer(capacity=100, alpha=1.0, seed=0)
+    buffer.add(walk(0), 1.0)
+    buffer.add(walk(1), weight=0.0)
+
+    assert buffer.sample(50).flat("obs").values.max() < 100
+
+
 def test_other_arguments_are_rejected(buffer):
     with pytest.raises(ReplayError, match="sample_episodes=False"):
         buffer.sample(4, sample_episodes=False)

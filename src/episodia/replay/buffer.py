@@ -105,6 +105,7 @@ class ReplayBuffer:
         self._lock = RLock()
         self._changes = changes_for(self._storage)
         self._tables: dict[Any, Table] = {}
+        self._newest: Collection[ModuleID] = ()  # the modules of the last call of `add`
 
     # --- Adding -----------------------------------------------------------------------------------------------------
 
@@ -124,6 +125,7 @@ class ReplayBuffer:
         listed = EpisodeList.of(episodes)
         with self._lock:
             groups = listed.groups() if len(listed) else {}
+            self._newest = groups.keys()
             env_times = env_times_of(listed)
             found = [
                 (self._table(module_id), incoming(group, infos=self._infos)) for module_id, group in groups.items()
@@ -208,12 +210,12 @@ class ReplayBuffer:
         """Tell the selector values of the steps that the last `add` has stored, such as errors that were computed elsewhere.
 
         Args:
-            values: A number for each step, in the order of the list. With several modules, a dict by module.
+            values: A number for each step, in the order of the list, or one for all. With several modules, a dict by module.
 
         Raises:
             ReplayError: If a value is not finite, or there are more or fewer values than steps.
         """
-        by_module = values if isinstance(values, Mapping) else dict.fromkeys(self._tables, values)
+        by_module = values if isinstance(values, Mapping) else dict.fromkeys(self._newest, values)
         numbers = {module_id: np.asarray(given, np.float64) for module_id, given in by_module.items()}
         odd = [id_ for id_, found in numbers.items() if id_ not in self._tables or not np.isfinite(found).all()]
         if odd:

@@ -201,7 +201,7 @@ class Table:
         return kept
 
     def update_newest(self, values: np.ndarray) -> None:
-        """Tell the selector values of the steps that `add` has stored last, in their order.
+        """Tell the selector values of the steps that `add` has stored last, in their order, or one value for all.
 
         Raises:
             ReplayError: If there are more or fewer steps.
@@ -209,6 +209,8 @@ class Table:
         with self.lock:
             self.check_whole()
             rows = np.concatenate(self._newest) if self._newest else np.empty(0, np.int64)
+            if not values.ndim:
+                values = np.full(len(rows), values)
             if len(rows) != len(values):
                 raise ReplayError(
                     f"update_newest: found {len(values)} values for the {len(rows)} steps of {self.module_id!r} that were "

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 
-from episodia.arguments import check_known, checked_each, checked_flag, checked_seed, checked_whole, is_whole
+from episodia.arguments import (
+    check_known,
+    checked_choice,
+    checked_each,
+    checked_flag,
+    checked_seed,
+    checked_whole,
+    is_whole,
+)
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import ReplayError
 from episodia.replay import (
     AddedSteps,
     Draw,
+    JointSteps,
     Proportional,
     ReplayBuffer,
     Selection,
@@ -67,7 +77,9 @@ class EpisodeReplayBuffer:
         self._rng = np.random.default_rng(checked_seed(ReplayError, where, seed))
         self._buffer = ReplayBuffer(capacity, evict="episodes", selector=self._selector(), infos=True, seed=seed)
         self._keys: Any = None
-        self._num_added = self._num_sampled = self._num_evicted = 0
+        self._added: Counter[ModuleID] = Counter()
+        self._sampled: Counter[ModuleID] = Counter()
+        self._num_evicted = 0
 
     def _selector(self) -> Selector:
         return Uniform()
@@ -79,10 +91,10 @@ class EpisodeReplayBuffer:
 
     def add(self, episodes: Iterable[Any] | SingleAgentEpisode | MultiAgentEpisode) -> None:
         """Store an episode or several, or chunks of them."""
-        listed = [episodes] if isinstance(episodes, (SingleAgentEpisode, MultiAgentEpisode)) else episodes
-        added = self._buffer.add(listed)
-        self._num_added += added.num_steps
-        self._num_evicted += added.num_evicted_episodes
+        given = [episodes] if isinstance(episodes, (SingleAgentEpisode, MultiAgentEpisode)) else episodes
+        listed = EpisodeList.of(given)
+        self._num_evicted += self._buffer.add(listed).num_evicted_episodes
+        self._added += _steps_by_module(listed)
 
     def sample(  # noqa: PLR0913  # the arguments that RLlib has
         self,
@@ -95,6 +107,7 @@ class EpisodeReplayBuffer:
         gamma: float = 0.99,
         sample_episodes: bool = True,
         lookback: int = 0,
+        replay_mode: Literal["independent", "synchronized"] = "independent",
         modules_to_sample: Collection[ModuleID] | None = None,
         **kwargs: Any,
     ) -> EpisodeList[SingleAgentEpisode]:
@@ -109,6 +122,8 @@ class EpisodeReplayBuffer:
             gamma: The discount of one step.
             sample_episodes: Must be True.
             lookback: How many steps before each item are there, too.
+            replay_mode: `"independent"` samples each module on its own, `"synchronized"` the steps of all agents at the same
+                environment steps: see `JointSteps`.
             modules_to_sample: The modules to sample for; None for all.
             **kwargs: Arguments of RLlib for what is always there: infos, extra model outputs, arrays.
 
@@ -123,10 +138,13 @@ class EpisodeReplayBuffer:
                 "Pass the sample to it."
             )
         num = checked_whole(ReplayError, where, "num_items", _first(num_items, batch_size_B, self.batch_size_B), 1)
+        checked_choice(ReplayError, where, "replay_mode", replay_mode, ("independent", "synchronized"))
         self._set_beta(beta)
         draw, count = self._draw(num, batch_length_T, n_step, gamma)
+        if replay_mode == "synchronized":
+            draw = self._joint(draw)
         sampled = self._buffer.sample(count, draw, lookback=lookback, modules=modules_to_sample)
-        self._num_sampled += int(sampled.lengths.sum()) if batch_length_T else num
+        self._sampled += _steps_by_module(sampled)
         self._keys = sampled.keys
         return sampled
 
@@ -144,6 +162,15 @@ class EpisodeReplayBuffer:
             return Transitions(int(self._rng.integers(low, high + 1)), gamma), num
         return Transitions(_first(n_step, 1), gamma), num
 
+    def _joint(self, draw: Draw) -> Draw:
+        """Return what draws the steps of all agents together, in place of a draw of single steps."""
+        if not isinstance(draw, Transitions) or draw.n_step > 1:
+            raise ReplayError(
+                f"{type(self).__name__}.sample: found `replay_mode='synchronized'` and {draw!r}, expected single steps. Leave "
+                "out `batch_length_T` and `n_step`, or sample with `replay_mode='independent'`."
+            )
+        return JointSteps()
+
     def _set_beta(self, beta: float) -> None:
         """Do nothing: without priorities there are no weights."""
 
@@ -152,10 +179,13 @@ class EpisodeReplayBuffer:
 
     def get_num_episodes(self, module_id: ModuleID | None = None) -> int:
         """Return how many episodes are stored, or agent episodes of a module."""
-        return len(self._episodes_of(module_id))
+        stored = self._episodes_of(module_id)
+        if module_id is not None:
+            return len(stored)
+        return len({origin[0] if isinstance(origin, tuple) else origin for origin in stored.origins})
 
     def get_num_episodes_evicted(self) -> int:
-        """Return how many episodes were evicted."""
+        """Return how many episodes were evicted; of multi-agent episodes, those of each agent and module."""
         return self._num_evicted
 
     def get_num_timesteps(self, module_id: ModuleID | None = None) -> int:
@@ -170,17 +200,17 @@ class EpisodeReplayBuffer:
             return stored
         return stored.groups().get(module_id, EpisodeList()) if len(stored) else stored
 
-    def get_sampled_timesteps(self) -> int:
+    def get_sampled_timesteps(self, module_id: ModuleID | None = None) -> int:
         """Return how many time steps were sampled."""
-        return self._num_sampled
+        return self._sampled.total() if module_id is None else self._sampled[module_id]
 
-    def get_added_timesteps(self) -> int:
+    def get_added_timesteps(self, module_id: ModuleID | None = None) -> int:
         """Return how many time steps were added."""
-        return self._num_added
+        return self._added.total() if module_id is None else self._added[module_id]
 
     def get_state(self) -> State:
         """Return all that is stored, and the counts."""
-        counts = [self._num_added, self._num_sampled, self._num_evicted]
+        counts = [list(self._added.items()), list(self._sampled.items()), self._num_evicted]
         return {"buffer": self._buffer.get_state(), "counts": counts, "generator": dict(self._rng.bit_generator.state)}
 
     def set_state(self, state: State) -> None:
@@ -191,11 +221,17 @@ class EpisodeReplayBuffer:
                 f"{type(self).__name__}.set_state: found {describe(state)}, expected what `get_state()` returned."
             )
         self._buffer.set_state(state["buffer"])
-        self._num_added, self._num_sampled, self._num_evicted = (int(count) for count in state["counts"])
+        added, sampled, self._num_evicted = state["counts"]
+        self._added, self._sampled = Counter(dict(added)), Counter(dict(sampled))
         self._rng.bit_generator.state = state["generator"]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._buffer!r})"
+
+
+def _steps_by_module(episodes: EpisodeList[Any]) -> Counter[ModuleID]:
+    groups = episodes.groups() if len(episodes) else {}
+    return Counter({module_id: int(group.lengths.sum()) for module_id, group in groups.items()})
 
 
 def _first(*values: Any) -> Any:
@@ -208,9 +244,6 @@ _ALWAYS = (
     "include_infos",
     "include_extra_model_outputs",
     "to_numpy",
-    "min_batch_length_T",
-    "replay_mode",
-    "random_n_step",
 )
 
 
@@ -237,6 +270,14 @@ class PrioritizedEpisodeReplayBuffer(EpisodeReplayBuffer):
 
     def _set_beta(self, beta: float) -> None:
         self._prioritized.set_beta(beta)
+
+    def add(
+        self, episodes: Iterable[Any] | SingleAgentEpisode | MultiAgentEpisode, weight: float | None = None
+    ) -> None:
+        """Store an episode or several, or chunks of them; their steps get the priority `weight`, None for the largest one."""
+        super().add(episodes)
+        if weight is not None:
+            self._buffer.update_newest(weight)
 
     def update_priorities(self, priorities: Any, module_id: ModuleID | None = None) -> None:
         """Set the priorities of the items of the last sample, those of one module if there are several.
@@ -314,4 +355,4 @@ class MultiAgentEpisodeReplayBuffer(EpisodeReplayBuffer):
 
     def get_added_agent_timesteps(self) -> int:
         """Return how many steps of agents were added."""
-        return self._num_added
+        return self._added.total()
