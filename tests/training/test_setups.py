@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from dataclasses import fields
 
 import gymnasium as gym
@@ -13,7 +11,6 @@ import pytest
 import torch
 
 from episodia.checkpoints import load_state, save_state
-from episodia.cli import main
 from episodia.connectors import (
     ConnectorV2,
     ConstantSchedule,
@@ -249,90 +246,6 @@ def test_the_runner_can_be_told_how_to_play():
 def test_the_runner_says_what_it_cannot_be_told():
     with pytest.raises(EnvRunnerError, match="vectorization"):
         train("ppo", "CartPole-v1", steps=80, vectorization="quantum", **SMALL)
-
-
-# --- Ids of environments in files (S5) ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def planted(tmp_path, monkeypatch):
-    """A run whose checkpoint names an environment in a module that leaves a file behind when it is imported."""
-    run, trace = tmp_path / "run", tmp_path / "code_ran"
-    (tmp_path / "planted_module.py").write_text(f"open({str(trace)!r}, 'w').close()\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with train("a2c", "CartPole-v1", steps=64, num_timesteps=32, num_envs=1, hidden=(4,), out=run, progress=False):
-        pass
-    state = load_state(run / "checkpoint")
-    state["setup"]["env"] = "planted_module:CartPole-v1"
-    save_state(run / "checkpoint", state)
-    yield run, trace
-    sys.modules.pop("planted_module", None)
-
-
-@pytest.mark.parametrize("read", [load_training, resume])
-def test_s5_an_environment_in_a_checkpoint_imports_no_module(read, planted):
-    run, trace = planted
-
-    with pytest.raises(TrainingError, match="import planted_module"):
-        read(run)
-    assert not trace.exists()
-
-
-@pytest.mark.parametrize("words", [("eval",), ("train", "--resume")])
-def test_s5_the_command_line_imports_no_module_that_a_file_names(words, planted, capsys):
-    run, trace = planted
-
-    assert main([*words, str(run)]) != 0
-    assert "planted_module" in capsys.readouterr().err
-    assert not trace.exists()
-
-
-def test_s5_a_module_that_the_user_has_imported_may_be_named_in_a_file(planted):
-    run, trace = planted
-    importlib.import_module("planted_module")
-
-    with load_training(run) as training:
-        assert training.setup.env == "planted_module:CartPole-v1"
-    assert trace.exists()
-
-
-def test_s5_the_command_line_imports_a_module_that_the_user_names(planted, capsys):
-    run, trace = planted
-
-    assert main(["eval", str(run), "--episodes", "1", "--import", "planted_module"]) == 0
-    assert trace.exists()
-    assert "mean return" in capsys.readouterr().out
-
-
-def test_a_module_that_cannot_be_imported_is_named(capsys):
-    assert main(["train", "ppo", "CartPole-v1", "--import", "no_such_module"]) != 0
-    assert "no_such_module" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("env", [7, None, ["CartPole-v1"]])
-def test_s5_an_environment_in_a_file_is_an_id(env):
-    data = {**Setup.of("a2c", "CartPole-v1").to_dict(), "env": env}
-
-    with pytest.raises(TrainingError, match="gymnasium id"):
-        Setup.from_dict(data)
-
-
-def test_s7_a_file_cannot_ask_for_many_environments():
-    data = Setup.of("a2c", "CartPole-v1").to_dict()
-    data["options"]["num_envs"] = 100_000_000_000
-
-    with pytest.raises(TrainingError, match="num_envs=100000000000"):
-        Setup.from_dict(data)
-
-
-def test_s7_a_checkpoint_without_a_setup_is_an_error_of_the_library(planted):
-    run, _ = planted
-    state = load_state(run / "checkpoint")
-    del state["setup"]
-    save_state(run / "checkpoint", state)
-
-    with pytest.raises(TrainingError, match="setup"):
-        load_training(run)
 
 
 @pytest.mark.parametrize("options", [{"num_timesteps": 512}, {"num_timesteps": 512, "num_episodes": 2}])

@@ -258,8 +258,8 @@ def _evaluate(options: argparse.Namespace) -> int:
     if options.env is not None:
         _show_returns(_returns_elsewhere(options))
         return OK
-    # Acting needs no accelerator, even if the policy was trained on one.
-    with load_training(options.checkpoint, device="cpu") as training:
+    # Acting needs no accelerator and no cluster, even if the policy was trained on one.
+    with load_training(options.checkpoint, device="cpu", workers={"engine": "threads"}) as training:
         _show_returns(training.evaluate(options.episodes))
     return OK
 

@@ -12,10 +12,12 @@ from episodia.checkpoints import checkpoint_directory, load_state, save_state
 from episodia.errors import CheckpointError, EpisodiaError, TrainingError
 from episodia.policies import Policy
 from episodia.policies import saved_policy as policy_codec
+from episodia.training.setups_in_files import check_network_fits
 from episodia.training.training import Training
 from episodia.training.training_checks import check_setup
 from episodia.training.training_setup import WORKER_OPTIONS, Setup, check_same_setup
 from episodia.trees import describe
+from episodia.types import State
 
 _FORMAT = "episodia training 1"
 
@@ -84,9 +86,8 @@ def load_training(
         raise TrainingError(
             f"{directory}: found no `setup`, expected one. Another program wrote it; use another checkpoint."
         )
-    found = _setup_of(directory, state["setup"], setup)
-    changed = replace(found.workers, **_checked_workers(workers))
-    found = replace(found, workers=changed, device=found.device if device is None else device)
+    found = _setup_of(directory, state, setup, _checked_workers(workers))
+    found = replace(found, device=found.device if device is None else device)
     try:
         training = Training.of(found, torch_threads=torch_threads)
         try:
@@ -113,19 +114,22 @@ def _checked_workers(workers: object) -> Mapping[str, Any]:
     )
 
 
-def _setup_of(directory: Path, data: Any, given: Setup | None) -> Setup:
+def _setup_of(directory: Path, state: State, given: Setup | None, workers: Mapping[str, Any]) -> Setup:
+    data: Any = state["setup"]
     if given is not None:
         check_setup(given)
         # A training that was built by hand has no setup.
         if data is not None:
             check_same_setup(str(directory), data, given.to_dict())
-        return given
+        return replace(given, workers=replace(given.workers, **workers))
     if data is None:
         raise TrainingError(
             f"{directory}: found no setup, because the training was built by hand; expected one. Pass `setup=`; or make a "
             "`Training` with the same kind of runner and learner, and call `training.set_state(load_state(path))`."
         )
     try:
-        return Setup.from_dict(data)
+        found = Setup.from_dict(data, workers)
+        check_network_fits(found.network, state.get("learner"))
     except TrainingError as error:
         raise TrainingError(f"{directory}: {error}") from error
+    return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias, cast, final
 
 import gymnasium as gym
@@ -30,6 +30,7 @@ from episodia.modules.networks.default_module import settings_of
 from episodia.training.recipes.named_algorithms import chosen, config_options, name_of, named
 from episodia.training.recipes.recipe import BaseRecipe, Recipe
 from episodia.training.recipes.workers import Workers
+from episodia.training.setups_in_files import check_asks_for_little
 from episodia.trees import describe
 
 # The keys of a setup as plain data, and of a part in it that has no name.
@@ -37,9 +38,6 @@ _KEYS = {"algorithm", "env", "connectors", "seed", "device", "options"}
 _UNNAMED = "unnamed"
 # The argument of `default_module` that only an algorithm chooses.
 _KIND = "kind"
-
-# A file must not start more environments; a user may.
-_MAX_ENVS_OF_FILES = 4096
 
 MakeEnv: TypeAlias = Callable[[], Any]
 Spaces: TypeAlias = tuple[Space[Any], Space[Any]]
@@ -248,12 +246,17 @@ class Setup:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Setup:
+    def from_dict(cls, data: Mapping[str, Any], workers: Mapping[str, Any] = MappingProxyType({})) -> Setup:
         """Return the setup that `to_dict` turned into `data`.
 
+        Args:
+            data: The setup as plain data, which may come from a file that is not trusted.
+            workers: Fields of `Workers` that replace those in `data`. With an `engine`, the address in `data` has no effect.
+
         Raises:
-            TrainingError: If `data` is not from `to_dict`, if a part of the setup has no name, or if the environment is in a
-                module that is not imported yet.
+            TrainingError: If `data` is not from `to_dict`, if a part of the setup has no name, if the environment is in a
+                module that is not imported yet, or if the data names the address of a cluster, or asks for too many
+                environments or processes.
         """
         _check_setup_data(data)
         nameless = sorted(_unnamed_parts(data))
@@ -262,12 +265,12 @@ class Setup:
                 f"setup: found {', '.join(nameless)} without a name, expected named parts. Pass the original setup as `setup=`."
             )
         named(data["algorithm"])
-        _check_imports_nothing(data["env"])
-        for name in ("num_envs", "num_runners"):
-            _check_number(name, data["options"].get(name))
+        elsewhere = {"address": None} if "engine" in workers else {}
+        found = {**data["options"], **elsewhere, **workers}
+        check_asks_for_little(data["env"], found, workers)
         pieces = decoded_pieces(data["connectors"], torch.device("cpu"))
         others = {key: data[key] for key in ("algorithm", "env", "seed", "device")}
-        options = {name: decoded(value) for name, value in data["options"].items()}
+        options = {name: decoded(value) for name, value in found.items()}
         if options.get("num_episodes") is not None:
             # Both amounts are saved; the number of steps has no effect beside a number of episodes.
             options.pop("num_timesteps", None)
@@ -337,41 +340,6 @@ def _check_env(env: object) -> None:
     if not isinstance(env, str) and not callable(env):
         raise TrainingError(
             f"environment: found {env!r}, expected a gymnasium id, or a function that makes an environment. Pass one of these."
-        )
-
-
-def _check_imports_nothing(env: object) -> None:
-    """Check that making the environment `env`, an id from a file, imports no module: importing runs code.
-
-    >>> _check_imports_nothing("CartPole-v1")
-    >>> _check_imports_nothing("json:CartPole-v1")  # the user has imported `json`
-
-    Raises:
-        TrainingError: If gymnasium would import the module before the colon.
-    """
-    if not isinstance(env, str):
-        raise TrainingError(
-            f"setup: found the environment {env!r}, expected a gymnasium id. The data is not that of a setup."
-        )
-    module, colon, _ = env.partition(":")
-    if colon and module not in sys.modules:
-        raise TrainingError(
-            f"setup: found the environment {env!r}, which imports the module {module!r}; expected an id that imports "
-            "nothing, because a file must not choose which code runs. If you trust the module, import it first "
-            f"(`import {module}`, on the command line `--import {module}`)."
-        )
-
-
-def _check_number(name: str, found: object) -> None:
-    """Check a number of environments or runners from a file, before any is made.
-
-    Raises:
-        TrainingError: If there are too many.
-    """
-    if isinstance(found, int) and found > _MAX_ENVS_OF_FILES:
-        raise TrainingError(
-            f"setup: found `{name}={found}` in a file, expected at most {_MAX_ENVS_OF_FILES}. If you want so many, pass the "
-            "setup as `setup=`."
         )
 
 
