@@ -56,7 +56,7 @@ class Side:
         self.name = name
         environment = dict(os.environ, PYTHONHASHSEED="0", **dict.fromkeys(_ONE_THREAD, "1"))
         # Memory that was freed stays with the process: giving it back to the system is not what is measured. Both are
-        # needed: when one is set, the C library no longer learns the other, and maps every large array anew.
+        # needed: when one is set, the C library no longer learns the other, and maps every large array again.
         environment.update(dict.fromkeys(("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), str(2**30)))
         environment.update(RAY_DEDUP_LOGS="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0")
         if name != OURS:

@@ -1,7 +1,7 @@
 """Collecting by hand, as an expert writes it who needs nothing else: the limit that a runner is measured against.
 
 The same environments, network and way to draw actions as those of the runner; arrays of all columns are made once and
-written in place. Nothing is checked, nobody is told, an environment that fails ends everything, and what comes out are
+written in place. Nothing is checked, there are no callbacks, an environment that fails ends everything, and the results are
 arrays `[time, lanes]`, which the next call overwrites: no episodes. Only real transitions count: in gymnasium's mode
 NEXT_STEP the step after the last one of an episode is none.
 """
@@ -122,7 +122,7 @@ class BareList(BareLoop):
 
 
 class BareLSTM(BareList):
-    """The same with a recurrent network, whose states are stored as well, and begin anew with each episode.
+    """The same with a recurrent network, whose states are stored as well, and are reset with each episode.
 
     Args:
         env: The environments.

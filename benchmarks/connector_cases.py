@@ -7,7 +7,7 @@ each time, restored outside the timing from the bytes that a runner would send. 
 copied columns bit by bit between the sides, advantages and value targets with a computation by the book in float64.
 
 In rows that end with "recorded", our episodes were recorded in vector steps, as a runner does it; theirs are the same as in
-the other rows. Learner rows record and take them anew each time, outside the timing.
+the other rows. Learner rows record and take them again each time, outside the timing.
 
 Pipelines are called as runners and learners call them: RLlib's with its metrics logger, except in rows that say "no metrics".
 """

@@ -3,7 +3,7 @@
 RLlib keeps the caller's observation array; ours keeps its own copy of it, as an environment that reuses its
 array needs. So the RLlib side does what its careful user does: it copies each observation that it hands over. The
 copy knows nothing of how an observation is nested, as ours does not. In the same way it copies other arrays that it hands
-over, and the info dicts that it hands over or gets with `get_data_dict`: ours are nobody else's.
+over, and the info dicts that it hands over or gets with `get_data_dict`: ours are not shared.
 """
 
 from __future__ import annotations

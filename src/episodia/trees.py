@@ -241,7 +241,7 @@ def leaves(batch: Item, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def flat(batch: Item) -> list[Any]:
-    """Return every leaf, without its path: for callers at each update, to whom the paths matter only in errors.
+    """Return every leaf, without its path: for callers at each update, which need the paths only in errors.
 
     >>> flat({"a": (1, 2), "b": 3})
     [1, 2, 3]

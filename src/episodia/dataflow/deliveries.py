@@ -1,4 +1,4 @@
-"""What goes to a runner of a group, and what comes back."""
+"""Requests to a runner of a group, and deliveries that come back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Request:
         version: The version of the weights.
         weights: A handle of the engine with them; None if the runner keeps its own.
         statistics: A handle with the statistics that all runners have in common; None if there are none.
-        clock: How many steps the training has taken, which schedules of exploration follow; None if nobody has said it.
+        clock: How many steps the training has taken, which schedules of exploration follow; None if it is not known.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Request:
 
 
 class WithEpisodes(NamedTuple):
-    """What `then` returns if the episodes travel too."""
+    """The result of `then` together with the episodes."""
 
     episodes: Any
     made: Any
@@ -47,7 +47,7 @@ class WithEpisodes(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Delivery:
-    """What a runner has played: handed over once, or counted as lost.
+    """The episodes that a runner has played: delivered once, or counted as lost.
 
     Attributes:
         runner: Which runner of the group.
@@ -73,5 +73,5 @@ class Delivery:
 
     @property
     def num_steps(self) -> int:
-        """How many steps there are, those of agents in multi-agent episodes."""
+        """The number of steps; in multi-agent episodes, of steps of agents."""
         return int(self.episodes.lengths.sum())

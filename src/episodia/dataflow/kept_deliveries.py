@@ -1,4 +1,4 @@
-"""What is held between two items of a flow, as plain data for checkpoints: deliveries, lists of episodes, metrics."""
+"""The items that a flow holds between two items, as plain data for checkpoints: deliveries, lists of episodes, metrics."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _MOST_ENDED = 100_000
 class Ledger:
     """Checks that the chunks of each episode are contiguous and come once.
 
-    Chunks say of themselves what is needed: the id of the episode, their first time step, their length, and whether the
+    Chunks carry what is needed: the id of the episode, their first time step, their length, and whether the
     episode has ended. No episode is made for it.
 
     Args:
@@ -42,7 +42,7 @@ class Ledger:
 
         Args:
             episodes: The list.
-            owner: Who plays them, see `break_off`.
+            owner: The runner that plays them, see `break_off`.
 
         Raises:
             LedgerError: If a chunk came before, or does not follow the chunk that came before it.
@@ -74,7 +74,7 @@ class Ledger:
         )
 
     def break_off(self, owner: Any) -> list[Any]:
-        """Forget the running episodes of `owner`, which nobody goes on with, and return their ids."""
+        """Forget the running episodes of `owner`, which no runner continues, and return their ids."""
         broken = [id_ for id_, (_, who) in self._next.items() if who == owner]
         for id_ in broken:
             del self._next[id_]

@@ -1,4 +1,4 @@
-"""How long a synchronous round of a group waits for its runners."""
+"""The time that a synchronous round of a group waits for its runners."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ class RunnerGroup:
     *Synchronous.* `sample` and `sample_round` ask all idle runners, and wait as `rounds` says. A runner that is late is not
     asked again; its delivery belongs to a later round.
 
-    *Asynchronous.* `poll` and `stream` return deliveries as they come. Requests are made only here, so whoever does not poll
-    is not overrun.
+    *Asynchronous.* `poll` and `stream` return deliveries as they come. Requests are made only here, so deliveries never
+    pile up for a caller that does not poll.
 
     *Exactly once.* Weights, their version and the statistics of filters ride on each request; metrics and new statistics come
     back with the episodes. A runner that dies or hangs is replaced by one with another seed, and what it had to answer is
@@ -140,7 +140,7 @@ class RunnerGroup:
 
     @property
     def count_steps_by(self) -> CountStepsBy:
-        """Which steps runners count."""
+        """The kind of steps that runners count."""
         return self._facts.count_steps_by
 
     @property
@@ -165,22 +165,22 @@ class RunnerGroup:
 
     @property
     def agent_to_module_mapping_fn(self) -> Any:
-        """Which module acts for which agent; None of single-agent runners."""
+        """The function from an agent to its module; None for single-agent runners."""
         return self._facts.agent_to_module_mapping_fn
 
     @property
     def num_runners(self) -> int:
-        """How many runners there are."""
+        """The number of runners."""
         return len(self._seats)
 
     @property
     def num_steps(self) -> int:
-        """How many steps have arrived in episodes, those of agents in multi-agent episodes."""
+        """The number of steps that have arrived in episodes; in multi-agent episodes, of steps of agents."""
         return self._ledger.num_steps
 
     @property
     def in_flight(self) -> int:
-        """How many requests are on the way."""
+        """The number of requests on the way."""
         return self._seats.in_flight
 
     def require_lookback(self, steps: int) -> None:
@@ -300,7 +300,7 @@ class RunnerGroup:
 
     @property
     def limit_s(self) -> float | None:
-        """How long until `poll` has to look for runners that hang; None if it need not."""
+        """The seconds until `poll` has to look for runners that hang; None if it need not."""
         return self._seats.limit_s
 
     def stream(self, **wanted: Any) -> Iterator[Delivery]:
@@ -422,7 +422,7 @@ class RunnerGroup:
         return weights_of(self.modules)
 
     def set_weights(self, weights: Mapping[Any, Any], version: int | None = None) -> None:
-        """Let all requests from now on carry other weights; nobody is called or waited for.
+        """Let all requests from now on carry other weights, without a call to a runner.
 
         Args:
             weights: As a runner takes them.
@@ -479,7 +479,7 @@ class RunnerGroup:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`, which `get_state` of a group of any size returned. Environments are reset.
 
-        In a larger group, further runners begin anew, with seeds that no runner has had; in a smaller one, some are left out.
+        In a larger group, further runners start with new seeds; in a smaller one, some are left out.
         """
         self.settle()
         count, incarnations = len(state["runners"]), list(state["incarnations"])

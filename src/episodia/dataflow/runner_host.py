@@ -27,7 +27,7 @@ Then: TypeAlias = Callable[[EnvRunner[Any]], Callable[[Any, Statistics], Any]]
 @final
 @dataclass
 class RunnerFacts:
-    """What a group knows of its runners: copies of what one of them has.
+    """The facts that a group needs of its runners, copied from one of them.
 
     Attributes:
         is_multi_agent: Whether they return multi-agent episodes.

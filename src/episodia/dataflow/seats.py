@@ -29,7 +29,7 @@ class Seat:
 
     Attributes:
         index: Which place.
-        worker: Who sits there.
+        worker: The runner in this seat.
         incarnation: How many have sat there before.
         deaths: How many of them in a row have delivered nothing.
         number: That of the next request.
@@ -87,7 +87,7 @@ class Seats:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are on the way."""
+        """The number of requests on the way."""
         return sum(len(seat.flights) for seat in self.seats)
 
     def ask(self, seat: Seat, request: Request) -> None:
@@ -105,7 +105,7 @@ class Seats:
 
     @property
     def limit_s(self) -> float | None:
-        """How long until a runner is given up; None if that cannot happen."""
+        """The seconds until a runner is given up; None if that cannot happen."""
         if self._timeout_s is None or not self.in_flight:
             return None
         first = min(seat.first_since_s for seat in self.seats if seat.flights)

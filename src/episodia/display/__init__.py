@@ -1,1 +1,1 @@
-"""What all displays share: tables for notebooks, and figures of matplotlib."""
+"""Common parts of all displays: tables for notebooks, and figures of matplotlib."""

@@ -78,7 +78,7 @@ class Listeners:
     on_evaluate_end: tuple[Function, ...]
 
     def __init__(self, callbacks: Iterable[Any] = ()) -> None:
-        """Sort what `callbacks` want to be called for.
+        """Sort the methods and functions of `callbacks` by event.
 
         Args:
             callbacks: Objects with methods, and dicts of functions, that have the names of events.
@@ -119,7 +119,7 @@ def _functions_of(callback: Any) -> list[tuple[str, Function]]:
     if unknown:
         raise EnvRunnerError(
             f"callbacks: found the methods {unknown} of {callback!r}, expected the names of events, {list(EVENTS)}. Correct "
-            "the names, or let other methods begin with another word. What happens in a training is told to `watchers`, see "
+            "the names, or let other methods begin with another word. For events of a training pass `watchers`, see "
             "`Training.run`."
         )
     found = [(event, getattr(callback, event)) for event in EVENTS if _is_overridden(callback, event)]

@@ -91,7 +91,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
     @property
     @abstractmethod
     def num_envs(self) -> int:
-        """How many environments there are."""
+        """The number of environments."""
 
     @property
     @abstractmethod
@@ -106,7 +106,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
     @property
     @abstractmethod
     def _env(self) -> Any:
-        """What callbacks get as `env` where they are told about all environments."""
+        """The `env` argument of callbacks that concern all environments."""
 
     @abstractmethod
     def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[EpisodeKind]:
@@ -150,17 +150,17 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
 
     @property
     def modules(self) -> Mapping[Any, Module]:
-        """What acts, by module id; empty if actions are random."""
+        """The acting modules, by id; empty if actions are random."""
         return self._modules
 
     @property
     def seed(self) -> int:
-        """Where all randomness comes from: a runner with the same seed and settings plays the same episodes."""
+        """The source of all randomness: a runner with the same seed and settings plays the same episodes."""
         return self._seeds.seed
 
     @property
     def lookback(self) -> int:
-        """How many earlier steps a chunk carries: what the pipelines need, or more if the settings ask for it."""
+        """The number of earlier steps that a chunk carries: what the pipelines need, or more if the settings ask for it."""
         asked_for = max(self._settings.lookback, self._settings.reward_delay)
         return max(asked_for, self.env_to_module.lookback, self.module_to_env.lookback)
 

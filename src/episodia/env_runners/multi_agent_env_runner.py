@@ -194,7 +194,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
 
     @property
     def num_envs(self) -> int:
-        """How many environments there are."""
+        """The number of environments."""
         return len(self._lanes)
 
     @property
@@ -209,7 +209,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
 
     @property
     def agent_to_module_mapping_fn(self) -> Callable[[Any, Any], Any]:
-        """Which module acts for an agent in an episode."""
+        """The function from an agent and its episode to the id of its module."""
         return self._new_episode.mapping
 
     # --- Playing ----------------------------------------------------------------------------------------------------

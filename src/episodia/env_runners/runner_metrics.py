@@ -85,7 +85,7 @@ class RunnerMetrics:
     def taken(self) -> RunnerMetrics:
         """Return a copy, and reset all counts."""
         taken = RunnerMetrics()
-        # The new one gets all values of this one, which goes on with those of the new one.
+        # The new one gets all values of this one, which takes those of the new one.
         counted, unused = dict(vars(self)), dict(vars(taken))
         vars(taken).update(counted)
         vars(self).update(unused)

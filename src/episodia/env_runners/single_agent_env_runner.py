@@ -182,12 +182,12 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
 
     @property
     def num_envs(self) -> int:
-        """How many environments there are."""
+        """The number of environments."""
         return self._loop.recorder.num_lanes
 
     @property
     def module(self) -> Any:
-        """What acts; None if actions are random."""
+        """The acting module; None if actions are random."""
         return self._module
 
     @property

@@ -22,7 +22,7 @@ Draw: TypeAlias = Callable[[Mapping[str, Batch], Mapping[str, np.ndarray]], Mini
 
 
 class Ranks(ABC):
-    """What a learner asks of the ranks that it learns with, in this order, in each update.
+    """The calls of a learner to the ranks that it learns with, in this order, in each update.
 
     A rank may have no rows of a module, or of a minibatch: its own part of the minibatch then has 0 steps.
     """

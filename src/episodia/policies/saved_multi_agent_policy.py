@@ -152,5 +152,5 @@ def _decoded_mapping(data: Any) -> AgentToModule | None:
 def _only(data: Any) -> list[Any]:
     kind, module_id = data
     if kind != _ONLY:
-        raise ValueError(f"found {data!r}, expected who acts for whom")
+        raise ValueError(f"found {data!r}, expected pairs of an agent and its module")
     return [module_id]

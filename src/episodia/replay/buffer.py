@@ -252,7 +252,7 @@ class ReplayBuffer:
 
     @property
     def num_steps(self) -> int:
-        """How many steps are stored, those of all modules together."""
+        """The number of stored steps of all modules together."""
         with self._lock:
             return sum(table.writer.index.num_steps for table in self._tables.values())
 

@@ -14,7 +14,7 @@ from episodia.types import ModuleID
 
 
 class Contents(NamedTuple):
-    """What a table holds.
+    """The content of a table.
 
     Attributes:
         module_id: The module.

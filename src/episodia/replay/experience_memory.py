@@ -70,7 +70,7 @@ class ExperienceMemory:
         self._sampler: ExperienceSampler | None = None
 
     def register_sampler(self, sampler_class: Callable[..., ExperienceSampler], **settings: Any) -> None:
-        """Let `sampler_class(memory, **settings)` decide from now on; it is told of what is put from now on.
+        """Let `sampler_class(memory, **settings)` decide from now on; it gets what is put from now on.
 
         Raises:
             ReplayError: If it has no `get` and `on_put`.
@@ -91,7 +91,7 @@ class ExperienceMemory:
 
     @property
     def size(self) -> int:
-        """How many steps are stored."""
+        """The number of stored steps."""
         return len(self._buffer)
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ class ExperienceMemory:
         if asked.ndim != 1 or not len(asked) or asked.dtype.kind not in "iu":
             raise ReplayError(
                 f"ExperienceMemory.get: found {describe(asked)} from `{type(self._sampler).__name__}.get`, expected at least "
-                "one position. Let it return positions that it was told by `on_put`."
+                "one position. Let it return positions that `on_put` passed to it."
             )
         return self._at(asked.astype(np.int64))
 

@@ -51,17 +51,17 @@ class RateLimiter:
 
     @property
     def num_inserted(self) -> int:
-        """How many steps were added."""
+        """The number of steps that were added."""
         return self._num_inserted
 
     @property
     def num_sampled(self) -> int:
-        """How many steps were sampled."""
+        """The number of steps that were sampled."""
         return self._num_sampled
 
     @property
     def balance(self) -> float:
-        """How many steps may be sampled until the ratio is exact; negative if too many were sampled."""
+        """The number of steps to sample until the ratio is exact; negative if too many were sampled."""
         return self._ratio * self._num_inserted - self._num_sampled
 
     def can_insert(self, num: int = 1) -> bool:

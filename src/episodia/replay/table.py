@@ -40,7 +40,7 @@ class Picked(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What a call of `add` has changed: steps that came, and steps and episodes that had to go.
+    """The changes of a call of `add`: new steps, and evicted steps and episodes.
 
     >>> Added(3, 2, 0) + Added(1, 0, 1)
     Added(num_steps=4, num_evicted_steps=2, num_evicted_episodes=1)
@@ -189,7 +189,7 @@ class Table:
         if len(placed.added):
             self.selector.on_add(placed.added, AddedSteps(self.capacity, lambda: self._versions(found, placed)))
         self.is_torn = False
-        # Not those that the selector was told of: a chunk may evict steps of chunks before it, which were never told.
+        # Not those that the selector has got: a chunk may evict steps of earlier chunks, which the selector never got.
         num_evicted = num_before + num - writer.index.num_steps
         return Added(num + num_left_out, num_evicted + num_left_out, writer.num_lost_episodes - num_lost)
 

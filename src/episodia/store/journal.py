@@ -52,7 +52,7 @@ def line_of(number: int, record: Record) -> bytes:
 
 @final
 class Journal:
-    """What the journal of a directory says so far.
+    """The records of the journal of a directory so far.
 
     Attributes:
         records: The records; None where a line is damaged.

@@ -21,7 +21,7 @@ from episodia.store.writer_lock import LOCK_NAME, WriterLock, has_writer
 @final
 @dataclass(frozen=True)
 class Damage:
-    """What is wrong with a store: in which file, at which record (None if it is not known), and what was found."""
+    """A fault of a store: its file, its record (None if it is not known), and what was found."""
 
     file: str
     position: int | None

@@ -23,7 +23,7 @@ _MOST_BYTES = 1_000
 
 @final
 class RunLock:
-    """A file that is locked by the system as long as this process has it, and says who has it.
+    """A file that is locked by the system as long as this process has it, and names the process.
 
     The system releases the lock of a process that was killed, so a file that was left behind does not keep others out.
 

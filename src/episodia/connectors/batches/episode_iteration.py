@@ -101,7 +101,7 @@ def _item_getter(found: list[SingleAgentEpisode], column: Any) -> Callable[[int,
 
 
 def _num_items(items: Any) -> int:
-    """Return how many items there are; 0 for what is no list of items."""
+    """Return how many items there are; 0 for a value that is not a list of items."""
     return len(items) if np.iterable(items) else 0  # type: ignore[arg-type]  # the check narrows to what has no length
 
 

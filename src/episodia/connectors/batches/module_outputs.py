@@ -235,7 +235,7 @@ def needed_rows(shared_data: dict[Any, Any] | None, module_id: ModuleID) -> list
         noted = (shared_data or {}).get(ROW_OWNERS)
         found = f"rows of {list(noted)}" if isinstance(noted, dict) else "none"
         raise BatchError(
-            f"module {module_id!r}: found no note to whom its rows belong in `shared_data[{ROW_OWNERS!r}]` ({found}), "
+            f"module {module_id!r}: found no owners of its rows in `shared_data[{ROW_OWNERS!r}]` ({found}), "
             "expected one for each module. Put `AgentToModuleMapping` into the env-to-module pipeline, and pass the same "
             "`shared_data` to both pipelines."
         )

@@ -33,7 +33,7 @@ class CutSequences:
 
     @cached_property
     def padding(self) -> tuple[np.ndarray, ...]:
-        """Where there is no step, as positions on both axes."""
+        """The positions without a step, on both axes."""
         return np.nonzero(~self.mask)
 
     @property
@@ -43,7 +43,7 @@ class CutSequences:
 
     @property
     def loss_mask(self) -> np.ndarray:
-        """Where there is a step to learn from: neither padding nor warming up. bool [S, L]."""
+        """True at each step to learn from, which is neither padding nor warming up: bool [S, L]."""
         return np.asarray(self.mask & (np.arange(self.mask.shape[1]) >= self.warmups[:, None]))
 
 

@@ -29,7 +29,7 @@ Key = TypeVar("Key", bound=Hashable)
 @final
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """How many rows there were, their mean, and the sum of their squared distances from it, element by element.
+    """The number of rows, their mean, and the sum of their squared distances from it, element by element.
 
     >>> seen = Moments.of(np.array([[1.0], [3.0]])).merged(Moments.of(np.array([[5.0]])))
     >>> seen.count, seen.mean, seen.std()
@@ -208,7 +208,7 @@ class MeanStdFilter(ObservationChanger):
 
     @property
     def version(self) -> int:
-        """How often statistics were committed or merged: equal versions of one filter normalise alike."""
+        """The number of times that statistics were committed or merged: equal versions of one filter normalise alike."""
         return self._version
 
     def commit(self) -> None:

@@ -64,7 +64,7 @@ class WriteObservationsToEpisodes(ColumnPiece):
 def forget_other_spaces(written: Sequence[tuple[SingleAgentEpisode, Item]]) -> None:
     """Let episodes forget their observation space, if the observation that was written into them does not belong to it.
 
-    The environment goes on with observations of that space, and what is stored are those of another.
+    The environment continues with observations of that space, but those of another space are stored.
     """
     by_space: dict[int, list[tuple[SingleAgentEpisode, Item]]] = {}
     for pair in written:

@@ -90,7 +90,7 @@ class Exploration(ColumnPiece, ABC):
 
     @property
     def amount(self) -> float:
-        """How much the piece explores now: what the schedule says, or what `fixed_at` has set."""
+        """The current amount of exploration: the value of the schedule, or the value that `fixed_at` has set."""
         return self.schedule.at(self.steps) if self._fixed is None else self._fixed
 
     @contextmanager

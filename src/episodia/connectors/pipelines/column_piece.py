@@ -31,7 +31,7 @@ class ColumnPiece(ConnectorV2):
             next(at for at, kind in enumerate(mro) if name in vars(kind)) for name in ("compile", "__call__")
         )
         if compiled < called and any(_overrides(kind, mro[compiled]) for kind in mro[:compiled]):
-            cls.compile = ColumnPiece.compile  # type: ignore[method-assign]  # the inherited one knows nothing of `cls`
+            cls.compile = ColumnPiece.compile  # type: ignore[method-assign]  # the inherited one does not know `cls`
 
     @abstractmethod
     def work(self, run: Run) -> None:

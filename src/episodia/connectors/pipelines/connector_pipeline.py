@@ -97,7 +97,7 @@ class ConnectorPipelineV2(ConnectorV2):
         Raises:
             ConnectorError: If a piece fails; `__cause__` is what it raised.
             BatchError: If `batch` is no dict.
-            EpisodeError: If `episodes` is no list of episodes of one kind.
+            EpisodeError: If `episodes` is not a list of episodes of one kind.
             PipelineError: If the module and the pieces do not fit together, see `check_module`.
         """
         shared_data = {} if shared_data is None else shared_data
@@ -256,7 +256,7 @@ class ConnectorPipelineV2(ConnectorV2):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """The columns that its pieces read and none of them has written before; None if one does not declare it."""
+        """The columns that its pieces read and that no earlier piece writes; None if a piece does not declare what it reads."""
         return checking.outside_columns(self)
 
     @property
@@ -266,7 +266,7 @@ class ConnectorPipelineV2(ConnectorV2):
 
     @property
     def lookback(self) -> int:
-        """How many steps before a chunk have to be kept for it: the most that one of its pieces looks back.
+        """The number of steps to keep before a chunk: the most that one of its pieces looks back.
 
         The maximum, not the sum: pieces look back in the episodes, not in what earlier pieces have made of them.
         """
@@ -280,17 +280,17 @@ class ConnectorPipelineV2(ConnectorV2):
 
     @property
     def is_stateful(self) -> bool:
-        """Whether one of its pieces is."""
+        """Whether a piece of the pipeline is stateful."""
         return any(piece.is_stateful for piece in self.inner_pieces)
 
     @property
     def writes_to_episodes(self) -> bool:
-        """Whether one of its pieces does."""
+        """Whether a piece writes into episodes."""
         return any(piece.writes_to_episodes for piece in self.inner_pieces)
 
     @property
     def changes_episodes(self) -> bool | None:
-        """Whether one of its pieces does; None if no piece does, and one does not declare it."""
+        """Whether a piece changes episodes; None if no piece declares that it does, and a piece declares nothing."""
         declared = {piece.changes_episodes for piece in self.inner_pieces}
         return True if True in declared else None if None in declared else False
 

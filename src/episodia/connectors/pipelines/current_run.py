@@ -1,4 +1,4 @@
-"""Which episodes the running pipeline works on, and at which of them a piece is.
+"""The episodes that the running pipeline works on, and the episode that a piece is at.
 
 The static helpers of `ConnectorV2` are called without the pipeline, as in RLlib. What they need to know of it (to whose
 episode a row of a column belongs) and what it wants to know of them (at which episode a piece failed) is kept here, in a
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Owner(NamedTuple):
-    """To whom items of a batch belong: what RLlib's helpers tell a function beside the item."""
+    """The owner of items of a batch, which RLlib's helpers pass to a function beside the item."""
 
     eps_id: Any = None
     agent_id: AgentID = None
@@ -31,7 +31,7 @@ class Owner(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What items are filed under in a batch: the episode alone, or with agent and module."""
+        """The key of items in a batch: the episode alone, or with agent and module."""
         return (self.eps_id,) if self.agent_id is None else tuple(self)
 
 

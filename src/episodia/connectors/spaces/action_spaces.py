@@ -64,7 +64,7 @@ class ActionSpaces:
     def __init__(self) -> None:
         self._distinct: list[Space[Any]] = []
         self._representative = PerSpace(self._first_equal)
-        # For a `Dict` of one space for all agents, what is returned whoever acts; None for different spaces.
+        # The common space of all agents of a `Dict`; None for different spaces.
         self._common: PerSpace[list[RowsOfSpace] | None] = PerSpace(self._for_all)
         # The rows, the input space and the result of the last call: the next call often has the same rows.
         self._last: tuple[Any, Any, list[RowsOfSpace]] = (None, None, [])

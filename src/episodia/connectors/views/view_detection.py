@@ -207,7 +207,7 @@ class _Player:
 
 @final
 class _Changes:
-    """Notes on who has added, overwritten or deleted which column of a batch."""
+    """Notes on the pieces that added, overwrote or deleted columns of a batch."""
 
     def __init__(self) -> None:
         self.added: dict[str, list[str]] = {}

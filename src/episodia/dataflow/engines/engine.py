@@ -54,7 +54,7 @@ class Engine(ABC):
     """Starts workers; see the module for the protocol, and `episodia.testing.check_engine` for its laws.
 
     Attributes:
-        is_serial: Whether calls run one after another while somebody waits, so that no time limit can end one.
+        is_serial: Whether calls run one after another while the caller waits, so that no time limit can end one.
         is_in_process: Whether workers live in this process, so that what they get is not copied.
     """
 

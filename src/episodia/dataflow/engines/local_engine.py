@@ -1,4 +1,4 @@
-"""The engine of this thread: a call runs when somebody waits for it, which is the serial mode to debug in."""
+"""The engine of this thread: a call runs when its result is waited for; the serial mode for debugging."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from episodia.errors import EngineError
 
 @final
 class LocalEngine(Engine):
-    """Runs calls in this thread, in the order in which they were made, when somebody waits for one of them.
+    """Runs calls in this thread, in the order in which they were made, when one of them is waited for.
 
     A breakpoint in a method stops there, and an error shows where it comes from. A time limit stops nothing that runs.
 
@@ -90,7 +90,7 @@ class _LocalCall(Call):
     def run(self) -> None:
         if self.outcome is not None:
             return  # an interrupt came before it left the queue
-        # What remains if an interrupt ends the method: nobody knows how much of it was done.
+        # What remains if an interrupt ends the method: it is not known how much of it was done.
         self.outcome = Outcome.died("was interrupted")
         self.outcome = Outcome.of_method(self.worker.made, *self._asked)
 

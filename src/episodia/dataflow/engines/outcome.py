@@ -1,4 +1,4 @@
-"""How a call ended: with a value or with an error."""
+"""The outcome of a call: a value or an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Outcome:
         """Call `function`, and return how that ended; an interrupt is raised, because it is not the function's own."""
         try:
             return cls(function(*arguments))
-        except Exception as error:  # noqa: BLE001  # raised again when somebody asks for the result
+        except Exception as error:  # noqa: BLE001  # raised again when the result is read
             return cls(error=error)
 
     @classmethod

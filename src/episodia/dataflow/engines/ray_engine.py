@@ -29,7 +29,7 @@ class RayEngine(Engine):
     the engine joins a cluster; if this process is connected to Ray already, the engine uses that.
 
     What a worker returns is read without a copy: its arrays are read-only views of shared memory, which lives as long as one of
-    them. A worker that dies is noticed at once, one that hangs only by a time limit of whoever asked.
+    them. A worker that dies is noticed at once, one that hangs only by the time limit of the caller.
 
     Args:
         address: The address of a cluster, such as `"10.0.0.1:6379"`, or `"auto"`; None is this machine.

@@ -1,4 +1,4 @@
-"""What lives in a Ray actor: it makes one object, and answers calls of its methods."""
+"""The object that lives in a Ray actor: it makes one object, and answers calls of its methods."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Failed(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What a worker gets to begin with.
+    """The first message to a worker.
 
     Attributes:
         make: The function that makes the object, pickled.
@@ -81,7 +81,7 @@ class RayHost:
 
     def close(self) -> None:
         """Close the object, and end this process."""
-        Outcome.of(self._made.close)  # nobody is left who could be told
+        Outcome.of(self._made.close)  # errors have no reader any more
         ray_module().actor.exit_actor()
 
 

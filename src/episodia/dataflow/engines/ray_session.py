@@ -30,7 +30,7 @@ def ray_module() -> Any:
 
 @final
 class RaySession:
-    """What engines of one process share: its connection to Ray.
+    """The connection of a process to Ray, which all its engines share.
 
     Attributes:
         is_own: Whether Ray was started by an engine, on this machine alone.
@@ -55,7 +55,7 @@ class RaySession:
         if not ray.is_initialized():
             cls._current = cls._begun(address, shows_output)
         elif cls._current is None:
-            cls._current = cls(is_own=False, ends=False)  # who has begun it ends it
+            cls._current = cls(is_own=False, ends=False)  # the code that began the session ends it
         cls._current._num_users += 1
         return cls._current
 
@@ -76,7 +76,7 @@ class RaySession:
         return cls(is_own=is_own, ends=True)
 
     def leave(self) -> None:
-        """End the connection if nobody uses it any more."""
+        """End the connection if no engine uses it any more."""
         self._num_users -= 1
         if self._num_users:
             return

@@ -1,4 +1,4 @@
-"""`Flow`: a source, the stages that its items are pushed through, and a gate; nothing runs until somebody pulls."""
+"""`Flow`: a source, the stages that its items are pushed through, and a gate; nothing runs until an item is pulled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from episodia.errors import FlowError
 class Flow(Source):
     """Items of a source, pushed through stages.
 
-    A flow is an iterator, and nothing runs unless somebody pulls. So between two items everything stands still, and can be
+    A flow is an iterator, and nothing runs unless an item is pulled. So between two items everything stands still, and can be
     saved. Stages are functions of an item that return the items that come out: none, one or several. A flow with more stages
     takes the place of the one before. An error in a stage drops the item, and has a note that names the stage, the number of
     the item, and the runner that it came from.
@@ -184,7 +184,7 @@ class Flow(Source):
         """Return what the flow holds between two items: items, counts, and the states of source, stages and gate.
 
         The state is plain data if items are made of deliveries, episodes, metrics and plain data. Groups, learners and buffers
-        are saved by whoever owns them.
+        are saved by their owners.
         """
         gate = memory_of(self._gate)
         return {

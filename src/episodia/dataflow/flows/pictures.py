@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class FlowPicture(NamedTuple):
-    """What a picture of a flow shows.
+    """The content of a picture of a flow.
 
     Attributes:
         stages: The name of the source and of each stage, how many items came out, and how long it took in seconds.

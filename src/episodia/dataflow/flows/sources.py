@@ -103,7 +103,7 @@ def wait_for(source: Source) -> None:
     over: list[Call] = []
     for engine in engines:
         own = [one.call for one in pending if one.engine is engine]
-        # One of several engines gets a glance; whoever polls comes back.
+        # One of several engines gets a glance; the caller polls again.
         over = engine.wait(own, min(limits, default=None) if len(engines) == 1 else _GLANCE_S)
         if over:
             return

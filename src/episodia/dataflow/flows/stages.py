@@ -26,7 +26,7 @@ class Remembers(Protocol):
 
 
 class Memory(ABC):
-    """What several stages or gates have in common, as their methods; it is saved with their flows."""
+    """The common state of several stages or gates, which are its methods; it is saved with their flows."""
 
     @abstractmethod
     def get_state(self) -> Any:

@@ -1,4 +1,4 @@
-"""How workers are shared among modules by their loads: the method of the largest remainder."""
+"""The allocation of workers to modules by their loads: the method of the largest remainder."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _NONE = BackwardPass({}, {}, {}, {})
 
 
 class _Place(NamedTuple):
-    """Which rows of a module, of those of all ranks, are the own ones."""
+    """The own rows of a module among those of all ranks."""
 
     first: int
     stop: int
@@ -135,7 +135,7 @@ class JointRanks(Ranks):
 
 @final
 class _Batch:
-    """What a piece sees of the batches of all ranks."""
+    """The batches of all ranks, as a piece sees them."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers

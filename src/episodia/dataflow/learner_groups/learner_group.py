@@ -97,7 +97,7 @@ class LearnerGroup:
 
     @property
     def num_learners(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return len(self._workers)
 
     @property
@@ -307,7 +307,7 @@ class LearnerGroup:
 
 
 class _Round:
-    """What calls of several ranks have come to."""
+    """The results of calls of several ranks."""
 
     def __init__(self) -> None:
         self.results: list[Any] = []

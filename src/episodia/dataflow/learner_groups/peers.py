@@ -17,7 +17,7 @@ from episodia.errors import LostRankError
 
 
 class Peers(ABC):
-    """What a rank can do with all others; all of them have to do the same, in the same order.
+    """The joint operations of ranks; all ranks have to call the same ones, in the same order.
 
     Attributes:
         rank: The number of this one.
@@ -41,7 +41,7 @@ class Peers(ABC):
 
 
 class Meeting(ABC):
-    """Where ranks find each other."""
+    """The place where ranks find each other."""
 
     @abstractmethod
     def enter(self, rank: int, num_ranks: int, device: torch.device) -> Peers:
@@ -87,7 +87,7 @@ class ThreadMeeting(Meeting):
             raise _lost("a thread", error) from error
 
     def abort(self) -> None:
-        """Let nobody wait any more."""
+        """End all waiting."""
         self._barrier.abort()
 
 
@@ -166,7 +166,7 @@ class _ProcessPeers(Peers):
 
 
 def opened_store(timeout_s: float) -> tuple[Any, str, int]:
-    """Return the store of a meeting in this process, with its host and port; it lives as long as somebody holds it."""
+    """Return the store of a meeting in this process, with its host and port; it lives as long as it is referenced."""
     store = _store("0.0.0.0", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=timeout_s))
     return store, socket.gethostbyname(socket.gethostname()), store.port
 

@@ -67,7 +67,7 @@ class PolicyHosts:
 
     @property
     def num_replaced(self) -> int:
-        """How many hosts were replaced."""
+        """The number of hosts that were replaced."""
         return sum(host.num_replaced for host in self._hosts.values())
 
     def get_weights(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How the episodes of a list are spread over ranks: whole ones, in order, and about equally many steps for each."""
+"""The shards of a list of episodes, one for each rank: whole ones, in order, and about equally many steps for each."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class LearnsModules(HasWeights, Protocol):
 
 
 def send_weights(learner: HasWeights, runner: EnvRunner[Any] | RunnerGroup, version: int | None = None) -> None:
-    """Let a runner, or all runners of a group, go on with the weights of a learner; modules of other learners keep theirs."""
+    """Give a runner, or all runners of a group, the weights of a learner; modules of other learners keep theirs."""
     to: Any = runner  # which has one module, or several
     weights = learner.get_weights()
     given = {**to.get_weights(), **weights} if to.is_multi_agent else next(iter(weights.values()))
@@ -48,7 +48,7 @@ def train_one_step(
 
     Args:
         learner: The learner.
-        group: Who gets the new weights.
+        group: The runners that get the new weights.
         **how: Arguments of `Learner.update`, such as `num_epochs=4, minibatch_size=64`.
     """
 
@@ -68,7 +68,7 @@ def train_modules(learners: LearnsModules, group: RunnerGroup) -> Callable[[Epis
 
     Args:
         learners: `PolicyHosts` or `GradientWorkers`.
-        group: Who gets the new weights.
+        group: The runners that get the new weights.
     """
 
     def train(episodes: EpisodeList[Any]) -> Metrics:
@@ -94,7 +94,7 @@ def apply_gradients(learner: Learner, group: RunnerGroup | None = None) -> Calla
 
     Args:
         learner: The learner.
-        group: Who gets the new weights.
+        group: The runners that get the new weights.
     """
 
     def apply(gradients: Sequence[Weighted]) -> Metrics:

@@ -224,7 +224,7 @@ class Updates(Source):
         return None
 
     def get_state(self) -> dict[str, Any]:
-        """Settle, and return the results that nobody has taken; the state of the learner is that of the given one."""
+        """Settle, and return the results that were not taken yet; the state of the learner is that of the given one."""
         self.settle()
         arrived = [{"metrics": {**updated.metrics}, "weights": updated.weights} for updated in self._arrived]
         return {"number": self._number, "arrived": arrived}

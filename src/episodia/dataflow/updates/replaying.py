@@ -41,7 +41,7 @@ def replay(
 
     Args:
         updates: The updates from one buffer, or from each of several shards.
-        group: Who gets the new weights.
+        group: The runners that get the new weights.
         warm_up: How many rows there have to be in each shard before the first update.
         steps: Returns how many steps were played, which schedules then follow.
     """

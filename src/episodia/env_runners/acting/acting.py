@@ -111,7 +111,7 @@ class Actor:
             self._shape_rewards(episodes)
 
     def _shape_rewards(self, episodes: EpisodeList) -> None:
-        """Let the pieces set rewards for whom an env-to-module pipeline is run, where there is no module."""
+        """Run the pieces that set rewards, which need an env-to-module pipeline also without a module."""
         for shaper in self.shapers:
             shaper(
                 rl_module=self.module,

@@ -119,7 +119,7 @@ class MultiAgentActor:
         self._batch, self._shared[ROW_OWNERS] = batch, owners
 
     def _shape_rewards(self, episodes: Sequence[MultiAgentEpisode]) -> None:
-        """Run the env-to-module pipeline for the pieces that set rewards if there are no modules."""
+        """Without modules, run the env-to-module pipeline for the pieces that set rewards."""
         for shaper in self.shapers:
             shaper(rl_module=None, batch={}, episodes=episodes)
 
@@ -273,7 +273,7 @@ def _choices(made: dict[str, Any], agents: LiveAgents, mapped: dict[Any, Any]) -
 
 @final
 class _Outputs:
-    """What modules put out beside actions; the part of an episode is looked up when it is asked for.
+    """The outputs of modules beside actions; the part of an episode is looked up when it is asked for.
 
     Args:
         stored: Outputs by agents, `{name: [{agent: output}, ...]}`.

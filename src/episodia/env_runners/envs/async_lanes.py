@@ -42,7 +42,7 @@ _PATIENCE_S = 2.0
 _IN_TIME = 0.9
 # How long a worker may take to make its environment, if a step may not take longer.
 _START_S = 60.0
-# What a worker is told at a step: to take it, or to begin the next episode instead.
+# The command of a worker at a step: take it, or begin the next episode instead.
 _STEP, _BEGIN = "step", "begin"
 # How often workers are started again if the server that starts them is gone.
 _STARTS = 3

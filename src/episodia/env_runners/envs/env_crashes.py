@@ -24,7 +24,7 @@ RESTARTED = "env_restarted_after"
 
 @final
 class Restart(str):
-    """What had happened to an environment that was rebuilt. Strings of other classes are an environment's own.
+    """The reason why an environment was rebuilt. Strings of other classes are an environment's own.
 
     Attributes:
         refusal: The message of the error that is still to be raised, if the environment returned something else than a step.
@@ -265,7 +265,7 @@ def check_action(space: Space[Any], action: Item, owner: str, error: BaseExcepti
         error: What the environment has raised.
 
     Raises:
-        SpaceError: If it was not: the error of who has chosen the action.
+        SpaceError: If it was not: the error of the code that chose the action.
     """
     if is_outside(space, action):
         text = repr(action)

@@ -31,7 +31,7 @@ AnyEnv: TypeAlias = (
 
 @dataclass(frozen=True)
 class EnvSource(ABC):
-    """How a runner's environments are made, the first time and whenever they have to be rebuilt.
+    """Makes the environments of a runner, and rebuilds them.
 
     Args:
         env: What makes environments, or one that is ready.

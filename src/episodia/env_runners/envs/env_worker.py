@@ -15,7 +15,7 @@ from episodia.errors import EnvError, EpisodiaError, SpaceError
 
 
 class Failure(NamedTuple):
-    """What a worker sends instead of an answer, before it ends."""
+    """The message that a worker sends instead of an answer, before it ends."""
 
     text: str
     trace: str

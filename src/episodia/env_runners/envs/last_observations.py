@@ -25,7 +25,7 @@ def keep_last_observations(env: VectorEnv[Any, Any, Any]) -> None:
     """Let the environments in `env`, if it is one of gymnasium's, return the last step of an episode as a copy.
 
     Raises:
-        EnvRunnerError: If they are in processes that cannot be told to do so.
+        EnvRunnerError: If they are in processes that cannot do so.
     """
     ready = env.unwrapped
     if isinstance(ready, SyncVectorEnv):

@@ -19,11 +19,11 @@ StepResult: TypeAlias = tuple[
 
 
 class MultiAgentEnv(ABC):
-    """What a `MultiAgentEnvRunner` plays in: RLlib's class of this name, without what a runner does not need.
+    """An environment of a `MultiAgentEnvRunner`: RLlib's class of this name, without what a runner does not need.
 
     Every dict holds only the agents that it concerns. Those with an observation, and no flag that ends them, act next; the
     others wait. Agents may join later, leave early, and act in turns. `"__all__"` among the flags ends the episode for all
-    who have no flag of their own in that step.
+    that have no flag of their own in that step.
 
     Attributes:
         possible_agents: All agents that can ever take part; empty if that is not known beforehand.

@@ -29,7 +29,7 @@ def from_pettingzoo(env: Any) -> MultiAgentEnv | None:
 
 
 class _PettingZooEnv(MultiAgentEnv):
-    """What both kinds have in common: agents, spaces, closing."""
+    """The common part of both kinds: agents, spaces, closing."""
 
     def __init__(self, env: Any) -> None:
         self.env = env

@@ -67,7 +67,7 @@ class RemoteEnv(MultiAgentEnv):
 
     @property
     def process(self) -> AsyncLanes | None:
-        """What runs the process; None after the end."""
+        """The environment that runs the process; None after the end."""
         return self._process
 
     # --- Playing ----------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def close_remote(envs: Iterable[Any]) -> None:
 
 @final
 class _Hosted(gym.Env[Any, Any]):
-    """What lives in the process: takes commands as actions, and puts what they bring into its infos."""
+    """The environment in the process: takes commands as actions, and puts their results into its infos."""
 
     observation_space = _NOTHING
     action_space = _NOTHING

@@ -32,7 +32,7 @@ Step = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[Any, Any]]
 
 @final
 class SyncLanes(VectorEnv[Any, Any, Any]):
-    """What `gymnasium.vector.SyncVectorEnv` is with the autoreset mode NEXT_STEP, with three differences.
+    """A `gymnasium.vector.SyncVectorEnv` with the autoreset mode NEXT_STEP, and three differences.
 
     Infos are `{lane: info}`, with the lanes that have one: gymnasium's vector form has one dtype for a key, and cuts what
     does not fit. Anything but a step, or an observation that does not belong to the space, is rejected, and its environment is

@@ -1,4 +1,4 @@
-"""What becomes of an episode whose environment has failed."""
+"""Episodes whose environment has failed: dropped, or returned as truncated."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def _joint_step(rows: JointRows, kept: np.ndarray | None, columns: Any, outcomes
         observations = _joined_numbers(items)
     if observations is None:
         return None
-    # Who is given it must not write into it, as it is what is recorded.
+    # The caller must not write into it, because it is the recorded data.
     observations.setflags(write=False)
     rewards = [outcomes[position][1][agent] for position, agent in rows.owners]
     stored = {}

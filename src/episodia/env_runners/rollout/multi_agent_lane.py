@@ -30,7 +30,7 @@ _First: TypeAlias = tuple[dict[Any, Any], dict[Any, Any]]
 
 
 class Choice(NamedTuple):
-    """What the agents of one episode do, as it is recorded and as the environment receives it, and what belongs to it."""
+    """The actions of the agents of one episode, as they are recorded and as the environment receives them, and their extras."""
 
     actions: dict[Any, Any]
     for_env: dict[Any, Any]
@@ -49,7 +49,7 @@ class Failures:
 
 @dataclass(frozen=True, kw_only=True)
 class LaneSettings:
-    """What all lanes of a runner have in common.
+    """The common settings of all lanes of a runner.
 
     Attributes:
         source: Makes the environments.
@@ -73,7 +73,7 @@ class Lane:
         number: How many episodes have begun.
         order: When the episode began, compared with those of other lanes.
         lookback: How many of its own steps each agent can look back to in a chunk that goes on.
-        following: What the episode goes on with, while its chunk is being cut.
+        following: The next chunk of the episode, while the current one is being cut.
         is_mid_step: Whether the environment has been stepped, and the episode does not know it: something was interrupted.
         is_recording: Whether the step is being written into the episode, which an interrupt leaves half-written.
     """
@@ -245,7 +245,7 @@ class Lane:
     # --- Chunks -----------------------------------------------------------------------------------------------------
 
     def prepare_cut(self) -> None:
-        """Make what the episode goes on with, with its lookback, if there were steps since the last time."""
+        """Make the next chunk of the episode, with its lookback, if there were steps since the last time."""
         episode = self.episode
         if episode is not None and len(episode):
             self.following = episode.cut(episode.env_steps_back(self.lookback))

@@ -263,7 +263,7 @@ class MultiAgentLoop:
             metrics.record_time_s += perf_counter() - stepped
 
     def _choices(self, lanes: list[Lane]) -> list[Choice]:
-        """Return what to do in each of `lanes`; lanes whose process is found gone meanwhile have begun anew."""
+        """Return what to do in each of `lanes`; lanes whose process is found gone are reset."""
         while True:
             try:
                 return self.actor.act(
@@ -337,7 +337,7 @@ class MultiAgentLoop:
             self._finish_cut(lane)
 
     def _finish_cut(self, lane: Lane) -> None:
-        """Take the chunk that a lane is about to cut, and let it go on with the next one."""
+        """Take the chunk that a lane is about to cut, and give the lane the next one."""
         if lane.following is not None:
             if lane.following is not lane.episode:
                 self._keep(lane, lane.running)

@@ -52,7 +52,7 @@ def no_action_allowed(lanes: list[int]) -> EnvError:
 
 @final
 class FiniteWatch:
-    """What becomes of NaN and infinite numbers in observations and rewards.
+    """Rejects or reports NaN and infinite numbers in observations and rewards.
 
     Args:
         policy: True rejects the chunk, `"warn"` warns of the first one of a runner, False allows all.

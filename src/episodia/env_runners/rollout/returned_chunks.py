@@ -28,7 +28,7 @@ class HandOut:
     Args:
         faults: What is known of episodes whose environment has failed.
         totals: Where chunks are counted.
-        on_cut: Called with chunks that the recorder does not go on with.
+        on_cut: Called with chunks that the recorder does not continue.
         check_finite: What becomes of NaN and infinite numbers in observations and rewards.
     """
 
@@ -47,7 +47,7 @@ class HandOut:
 
     @property
     def steps_waiting(self) -> int:
-        """How many steps wait outside of the recorder."""
+        """The number of steps that wait outside of the recorder."""
         return sum(int(chunks.lengths.sum()) for chunks in self._waiting)
 
     def _summaries(self) -> list[Summary]:

@@ -1,4 +1,4 @@
-"""What a call of `sample` is to return: so many steps, or so many episodes, those that began first."""
+"""The goal of a call of `sample`: so many steps, or so many episodes, those that began first."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ CountStepsBy: TypeAlias = Literal["env_steps", "agent_steps"]
 
 
 class SampleMode(NamedTuple):
-    """How a call of `sample` acts: with random actions, or with modules that explore or do not."""
+    """The mode of a call of `sample`: random actions, or modules that explore or do not."""
 
     at_random: bool
     explore: bool
 
 
 class Goal(NamedTuple):
-    """What is to be sampled: so many steps, or so many whole episodes; the other one is None."""
+    """The amount to sample: so many steps, or so many whole episodes; the other one is None."""
 
     steps: int | None
     episodes: int | None

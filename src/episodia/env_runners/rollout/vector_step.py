@@ -20,7 +20,7 @@ from episodia.episodes.recorder.episode_recorder import EpisodeRecorder
 
 
 class Chosen(NamedTuple):
-    """What to do in all lanes: the actions to record, those for the environment, and what else to record."""
+    """The actions of all lanes: those to record, those for the environment, and extra columns to record."""
 
     actions: Any
     for_env: Any

@@ -143,7 +143,7 @@ class ArrayStorage(Storage):
             return
         batch = stack(own_all(items), _object_leaves(self.alias))
         if sorted(positions) == list(range(self._length)):
-            # Nothing of the old column remains, so nothing of it has to fit.
+            # The old column is replaced as a whole, so its items need not fit.
             order = np.argsort(positions)
             self._adopt(map_batch(lambda leaf: leaf[order], batch))
             return

@@ -36,7 +36,7 @@ from episodia.trees import (
 )
 from episodia.types import Item
 
-# Where columns that are written are noted; None while nobody wants to know. See `watched_columns.py`.
+# The watch that notes columns that are written; None without a watch. See `watched_columns.py`.
 WRITTEN: ContextVar[list[LookbackBuffer] | None] = ContextVar("episodia_written_columns", default=None)
 
 

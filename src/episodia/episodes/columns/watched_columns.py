@@ -1,6 +1,6 @@
 """Columns that note when they are written, and written columns that note when they are read.
 
-Whoever works on copies of episodes finds with these what was written and never read, and so has no effect.
+Code that works on copies of episodes finds writes here that were never read, and so have no effect.
 """
 
 from __future__ import annotations

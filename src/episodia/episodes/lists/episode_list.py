@@ -377,22 +377,22 @@ class EpisodeList(Sequence[AnyEpisode_co]):
 
     @property
     def lookbacks(self) -> np.ndarray:
-        """How many steps before its first one each agent episode keeps: int64 [B]."""
+        """The number of steps that each agent episode keeps before its first one: int64 [B]."""
         return np.array([row.rewards.lookback for row in self._rows()], np.int64)
 
     @property
     def is_terminated(self) -> np.ndarray:
-        """Which agent episodes are terminated: bool [B]."""
+        """True for each agent episode that is terminated: bool [B]."""
         return np.array([row.is_terminated for row in self._rows()], np.bool_)
 
     @property
     def is_truncated(self) -> np.ndarray:
-        """Which agent episodes are truncated: bool [B]."""
+        """True for each agent episode that is truncated: bool [B]."""
         return np.array([row.is_truncated for row in self._rows()], np.bool_)
 
     @property
     def origins(self) -> list[Any]:
-        """What the chunks of one agent episode share: the id of the episode, in a tuple with the agent if there is one."""
+        """The common key of the chunks of an agent episode: the episode id, in a tuple with the agent if there is one."""
         own_id = IDS[Columns.EPS_ID]
         return [own_id(row) if row.agent_id is None else (own_id(row), row.agent_id) for row in self._rows()]
 
@@ -407,7 +407,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
 
     @property
     def weights_versions(self) -> list[Versions]:
-        """Which version of the weights chose the actions of each agent episode, from which time step on."""
+        """The versions of the weights that chose the actions of each agent episode, with the time step from which each did."""
         return [row.weights_versions for row in self._rows()]
 
     def by_module(self) -> dict[Any, np.ndarray]:
@@ -461,7 +461,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
 
     @property
     def row_counts(self) -> np.ndarray:
-        """How many rows each agent episode has: its steps, or 1 at the present moment; int64 [B]."""
+        """The number of rows of each agent episode: its steps, or 1 at the present moment; int64 [B]."""
         return self._asked(0)[1]
 
     def _asked(self, tail: int) -> tuple[np.ndarray, np.ndarray]:

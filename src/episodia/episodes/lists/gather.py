@@ -23,7 +23,7 @@ from episodia.types import Item
 
 @dataclass(frozen=True)
 class Stretches:
-    """Where the items of each episode are in a flat batch, and which rows are asked for; all fields are int64 [B].
+    """The positions of the items of each episode in a flat batch, and the requested rows; all fields are int64 [B].
 
     `lookbacks` items of the past come first, then `counts` items from index 0 on, which is at time step `t_started`. The
     result has `rows` rows for each episode, for its indices from `begins` on; or for `indices`, int64 [N], if they are not

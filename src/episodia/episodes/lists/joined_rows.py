@@ -99,17 +99,17 @@ class JoinedRows(UnmadeRows):
 
     @property
     def is_terminated(self) -> np.ndarray:
-        """Which are terminated: bool [B]."""
+        """True for each episode that is terminated: bool [B]."""
         return np.concatenate([part.is_terminated for part in self._parts])
 
     @property
     def is_truncated(self) -> np.ndarray:
-        """Which are truncated: bool [B]."""
+        """True for each episode that is truncated: bool [B]."""
         return np.concatenate([part.is_truncated for part in self._parts])
 
     @property
     def lookbacks(self) -> np.ndarray:
-        """How many earlier steps each keeps: int64 [B]."""
+        """The number of earlier steps that each episode keeps: int64 [B]."""
         return np.concatenate([part.lookbacks for part in self._parts])
 
     @property

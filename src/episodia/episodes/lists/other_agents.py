@@ -1,4 +1,4 @@
-"""What the agents of a list of multi-agent episodes know of each other: columns of others, on the environment's clock.
+"""Columns of other agents of a list of multi-agent episodes, on the environment's clock.
 
 Each item *stands* at an environment step: an observation (its info, the agent's time step, origins) where it was shown, an
 action and what else the module put out at the observation that it answers. A reward, as well as a flag, is complete only when
@@ -76,7 +76,7 @@ class AgentHistory:
 
     @property
     def buffer(self) -> LookbackBuffer | None:
-        """Where the items are stored that are not pending; None if nothing is."""
+        """The buffer of the items that are not pending; None if there is none."""
         return None if self._single is None or self._source is None else self._source.column(self._single)
 
     def _standing(self, observed_at: np.ndarray) -> np.ndarray:
@@ -181,7 +181,7 @@ AgentOf = Callable[[Any, MultiAgentEpisode], Any]
 class OtherAgents:
     """For each agent of one module, another agent of its episode.
 
-    Rows are those of the agents that look; what they see is in the episodes of those that they look at.
+    Rows are those of the agents that look; the columns are in the episodes of the other agents.
 
     Args:
         episodes: Multi-agent episodes.

@@ -107,17 +107,17 @@ class PackedRows(UnmadeRows):
 
     @property
     def is_terminated(self) -> np.ndarray:
-        """Which episodes are terminated: bool [B]."""
+        """True for each episode that is terminated: bool [B]."""
         return self._numbers("is_terminated", np.bool_)
 
     @property
     def is_truncated(self) -> np.ndarray:
-        """Which episodes are truncated: bool [B]."""
+        """True for each episode that is truncated: bool [B]."""
         return self._numbers("is_truncated", np.bool_)
 
     @property
     def lookbacks(self) -> np.ndarray:
-        """How many earlier steps each episode keeps: int64 [B]."""
+        """The number of earlier steps that each episode keeps: int64 [B]."""
         lookbacks: np.ndarray = np.empty(self._table["count"], np.int64)
         for group in self._table["columns"]["rewards"]:
             lookbacks[slice(None) if group["rows"] is None else group["rows"]] = group["lookbacks"]

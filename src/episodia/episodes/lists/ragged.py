@@ -105,7 +105,7 @@ class Ragged:
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many steps each stretch has, without its tail: int64 [B]."""
+        """The number of steps of each stretch, without its tail: int64 [B]."""
         if self.width:
             return even_lengths(len(self), self.width - self.tail)
         lengths: np.ndarray = np.diff(self.offsets)
@@ -113,7 +113,7 @@ class Ragged:
 
     @property
     def num_steps(self) -> int:
-        """How many steps all stretches have together."""
+        """The number of steps of all stretches together."""
         return int(self.offsets[-1]) - self.tail * len(self)
 
     def map(self, function: Callable[[Any], Any]) -> Ragged:

@@ -90,17 +90,17 @@ class RecordedRows(UnmadeRows):
 
     @property
     def is_terminated(self) -> np.ndarray:
-        """Which chunks are terminated: bool [B]."""
+        """True for each chunk that is terminated: bool [B]."""
         return np.array([chunk.is_terminated for chunk in self.chunks], np.bool_)
 
     @property
     def is_truncated(self) -> np.ndarray:
-        """Which chunks are truncated: bool [B]."""
+        """True for each chunk that is truncated: bool [B]."""
         return np.array([chunk.is_truncated for chunk in self.chunks], np.bool_)
 
     @property
     def lookbacks(self) -> np.ndarray:
-        """How many earlier steps each chunk keeps: int64 [B]."""
+        """The number of earlier steps that each chunk keeps: int64 [B]."""
         return np.array([chunk.lookback for chunk in self.chunks], np.int64)
 
     @property

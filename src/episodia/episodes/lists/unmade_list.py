@@ -158,25 +158,25 @@ class UnmadeList(EpisodeList[AnyEpisode_co]):
 
     @property
     def lookbacks(self) -> np.ndarray:
-        """How many steps before its first one each agent episode keeps: int64 [B]."""
+        """The number of steps that each agent episode keeps before its first one: int64 [B]."""
         rows = self.untouched_rows()
         return super().lookbacks if rows is None else rows.lookbacks
 
     @property
     def is_terminated(self) -> np.ndarray:
-        """Which agent episodes are terminated: bool [B]."""
+        """True for each agent episode that is terminated: bool [B]."""
         rows = self.untouched_rows()
         return super().is_terminated if rows is None else rows.is_terminated
 
     @property
     def is_truncated(self) -> np.ndarray:
-        """Which agent episodes are truncated: bool [B]."""
+        """True for each agent episode that is truncated: bool [B]."""
         rows = self.untouched_rows()
         return super().is_truncated if rows is None else rows.is_truncated
 
     @property
     def origins(self) -> list[Any]:
-        """What the chunks of one agent episode share; see `EpisodeList.origins`."""
+        """The common key of all chunks of an agent episode; see `EpisodeList.origins`."""
         rows = self.untouched_rows()
         return super().origins if rows is None else rows.origins
 
@@ -187,7 +187,7 @@ class UnmadeList(EpisodeList[AnyEpisode_co]):
 
     @property
     def weights_versions(self) -> list[Versions]:
-        """Which version of the weights chose the actions of each agent episode, from which time step on."""
+        """The versions of the weights that chose the actions of each agent episode; see `EpisodeList.weights_versions`."""
         rows = self.untouched_rows()
         return super().weights_versions if rows is None else rows.weights_versions
 

@@ -14,7 +14,7 @@ from episodia.types import State
 
 
 class StoredColumn(NamedTuple):
-    """Where the rows of a column are.
+    """The place of the rows of a column.
 
     Attributes:
         take: Returns the batch of some rows, in memory of its own.
@@ -30,7 +30,7 @@ class StoredColumn(NamedTuple):
 
 
 class ChunkFacts(NamedTuple):
-    """What is known of agent episodes beside their columns.
+    """The facts of agent episodes beside their columns.
 
     Attributes:
         origins: The id of each, in a tuple with the agent if there is one.
@@ -79,7 +79,7 @@ class UnmadeRows(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many episodes there are; of multi-agent episodes, each has the rows of several agents."""
+        """Return the number of episodes; of multi-agent episodes, each has the rows of several agents."""
 
     @property
     def is_untouched(self) -> bool:
@@ -106,17 +106,17 @@ class UnmadeRows(ABC):
     @property
     @abstractmethod
     def is_terminated(self) -> np.ndarray:
-        """Which are terminated: bool [B]."""
+        """True for each episode that is terminated: bool [B]."""
 
     @property
     @abstractmethod
     def is_truncated(self) -> np.ndarray:
-        """Which are truncated: bool [B]."""
+        """True for each episode that is truncated: bool [B]."""
 
     @property
     @abstractmethod
     def lookbacks(self) -> np.ndarray:
-        """How many earlier steps each keeps: int64 [B]."""
+        """The number of earlier steps that each episode keeps: int64 [B]."""
 
     @property
     @abstractmethod

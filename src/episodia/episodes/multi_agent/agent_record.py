@@ -130,7 +130,7 @@ class AgentRecord:
 
     @property
     def end(self) -> str | None:
-        """How the agent has ended, "terminated" or "truncated"; None if it goes on."""
+        """The end of the agent, "terminated" or "truncated"; None if it goes on."""
         if self.episode is None or not self.episode.is_done:
             return self.gone
         return "terminated" if self.episode.is_terminated else "truncated"
@@ -337,7 +337,7 @@ class AgentRecord:
     def _add_after_end(self, step: EnvStep) -> None:
         reward, infos, _ = step.parts(self.agent)
         if self.episode is None:
-            # What is told of an agent whose episode is in an earlier chunk waits until the chunks are joined.
+            # The flags of an agent whose episode is in an earlier chunk wait until the chunks are joined.
             self.pending = _waiting(None, merged(self.pending.infos if self.pending else None, infos))
         else:
             self._add_to_last_infos(step, infos)
@@ -560,7 +560,7 @@ class AgentRecord:
         self.timeline = Timeline(our_steps[:-1] + their_steps[seam:])
 
     def _settle_what_came_after_the_end(self, early_rewards: list[tuple[int, Any]], *, was_known: bool) -> None:
-        """Give an agent whose end is here now what the later chunk was told of it."""
+        """Give an agent whose end is here now the flags that the later chunk got for it."""
         single = self.episode
         is_done = single is not None and single.is_done
         if single is not None and is_done and self.pending is not None:
@@ -674,7 +674,7 @@ def _pending_state(step: PendingStep) -> dict[str, Any]:
 
 
 def _move_pending_to_lookback(ours: SingleAgentEpisode, step: PendingStep, theirs: SingleAgentEpisode) -> None:
-    """Let an agent go on with its next observation, the first one of `theirs`; the step before is the past.
+    """Continue an agent with its next observation, the first one of `theirs`; the step before is the past.
 
     A slice has it pending, because that observation has taken the place of one at the beginning of the chunk.
     """

@@ -32,7 +32,7 @@ _NEW_COLUMN = LookbackBuffer()
 
 
 class RowKinds(NamedTuple):
-    """What the rows of a joint step look like."""
+    """The kinds of rows of a joint step."""
 
     observations: _Kind
     actions: _Kind
@@ -103,7 +103,7 @@ class JointRows:
         self._times = [record.timeline.env_steps.append for record in records]
 
     def holds(self) -> bool:
-        """Tell whether nobody has replaced columns of the agents, or noted anything for their next steps."""
+        """Tell whether the columns of the agents are still the same, and nothing is noted for their next steps."""
         singles = [record.episode for record in self.records]
         if not all(map(is_, singles, self._singles)) or any(record.pending for record in self.records):
             return False

@@ -60,7 +60,7 @@ def as_times(name: str, by_agent: Any, where: str) -> dict[Any, int]:
 
 
 def as_flags(name: str, flags: Any, where: str, for_all: str) -> dict[Any, bool]:
-    """Return who has ended: from a dict of flags, or one flag `for_all`."""
+    """Return the agents that have ended, from a dict of flags or one flag `for_all`."""
     try:
         given = flags if isinstance(flags, Mapping) else {for_all: flags}
         return {agent: flag is not None and as_flag(flag) for agent, flag in given.items()}

@@ -40,7 +40,7 @@ def to_default_module(agent_id: AgentID, episode: MultiAgentEpisode) -> ModuleID
 
 
 class MultiAgentEpisode:
-    """What happened to all agents of an environment: a `SingleAgentEpisode` for each, and one clock for all.
+    """The trajectories of all agents of an environment: a `SingleAgentEpisode` for each, and one clock for all.
 
     Agents may join late, leave early, act in turns or rarely. An agent acts on an observation; its step is
     complete when it is shown the next one, and until then its action is pending and its rewards add up.
@@ -375,7 +375,7 @@ class MultiAgentEpisode:
 
     @property
     def env_lookback(self) -> int:
-        """How many environment steps before its start this chunk can look back to."""
+        """The number of environment steps before its start that this chunk can look back to."""
         return self.roster.clock.env_lookback
 
     def env_steps(self) -> int:

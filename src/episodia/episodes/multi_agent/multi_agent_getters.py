@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Query(NamedTuple):
-    """What a caller wants to know of a column: the arguments of a getter, as they were given."""
+    """The arguments of a getter, as they were given."""
 
     indices: Index
     agent_ids: Any

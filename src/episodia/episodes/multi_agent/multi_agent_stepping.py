@@ -30,7 +30,7 @@ _NO_FLAGS: Mapping[AgentID, bool] = {}
 
 @final
 class EnvStep:
-    """What an environment returned for one step, the actions that it was given, and how to take back what is stored.
+    """The results of an environment step, its actions, and how to undo what is stored.
 
     Attributes:
         observations: The observations, by agent.

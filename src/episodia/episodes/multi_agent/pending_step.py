@@ -67,7 +67,7 @@ class PendingStep:
 
 @final
 class StepRule(Enum):
-    """What an environment step makes of one agent; the table of the module says more."""
+    """The effect of an environment step on one agent; see the table of the module."""
 
     ABSENT = auto()
     STARTS = auto()

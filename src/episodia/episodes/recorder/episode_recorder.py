@@ -89,12 +89,12 @@ class EpisodeRecorder(ABC):
 
     @property
     def num_lanes(self) -> int:
-        """How many environments are recorded."""
+        """The number of environments that are recorded."""
         return self._num_lanes
 
     @property
     def lookback(self) -> int:
-        """How many steps of the past a chunk has in front that continues an episode; can be set, for those that follow."""
+        """The number of earlier steps in front of a chunk that continues an episode; can be set, for later chunks."""
         return self._lookback
 
     @lookback.setter

@@ -98,7 +98,7 @@ class Chunk:
 
     @property
     def num_steps(self) -> int:
-        """How many steps there are, without the lookback."""
+        """The number of steps, without the lookback."""
         return self.t_at_slot_0 + self.cursor - self.t_started
 
     @property

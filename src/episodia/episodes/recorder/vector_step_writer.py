@@ -26,7 +26,7 @@ Step: TypeAlias = tuple[Any, Any, Any, Any, Any]
 
 
 class _Writer(NamedTuple):
-    """Where one leaf goes, and what it has to look like.
+    """The destination of one leaf, and its expected form.
 
     `rows[cursor]` is where all lanes are written that stand at `cursor`. `flat[places + ahead]` is where they are written
     if each stands at a place of its own.
@@ -162,7 +162,7 @@ class StepInput(NamedTuple):
 
 
 class Flags(NamedTuple):
-    """How the episodes of some lanes go on: two boolean arrays, one value for each lane."""
+    """The flags of the episodes of some lanes: two boolean arrays, one value for each lane."""
 
     terminateds: np.ndarray
     truncateds: np.ndarray

@@ -26,7 +26,7 @@ from episodia.types import Batch, Item
 # The key of the mask of allowed actions in observations.
 _MASK_KEY = "action_mask"
 
-# Who writes the columns that each step has.
+# The pieces that write the columns that each step has.
 _WRITERS = "the episodes or the draw of the replay buffer"
 
 

@@ -1,1 +1,1 @@
-"""What losses are made of: inputs and outputs, evaluated steps, targets, and coefficients that change."""
+"""Parts of losses: inputs and outputs, evaluated steps, targets, and coefficients that change."""

@@ -1,4 +1,4 @@
-"""What a loss takes and returns."""
+"""Inputs and outputs of a loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOSS = "loss"
 @final
 @dataclass(frozen=True)
 class LossInputs:
-    """What a loss works on: some rows of one module.
+    """The inputs of a loss: some rows of one module.
 
     Args:
         module: The module.
@@ -38,7 +38,7 @@ class LossInputs:
 @final
 @dataclass(frozen=True)
 class LossOutputs:
-    """What a loss returns.
+    """The results of a loss.
 
     Args:
         losses: One tensor without axes for each loss, by the name that `OptimizerConfig.loss` refers to; averages over the

@@ -94,7 +94,7 @@ class DistributionSpec(ABC):
     @property
     @abstractmethod
     def num_inputs(self) -> int:
-        """How many numbers per row a module must return."""
+        """The size of the last axis of the inputs that a module must return."""
 
     @abstractmethod
     def from_logits(self, logits: Tensor, action_mask: Item = None) -> ActionDistribution:

@@ -22,7 +22,7 @@ KINDS: dict[str, type[DefaultModule]] = {
 }
 
 
-# Arguments of all kinds that are no settings.
+# Arguments of all kinds that are not settings.
 _NO_SETTINGS = ("observation_space", "action_space", "generator")
 
 

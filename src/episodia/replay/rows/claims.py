@@ -1,4 +1,4 @@
-"""Which rows of a buffer are written next: what all ways of claiming rows have in common."""
+"""Claims of the rows that a buffer writes next: the common part of all ways of claiming."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ from episodia.types import Item, State
 # Beside the observations of agents stands the environment step at which they were shown.
 ENV_T = "__env_t__"
 TRACKS = frozenset({Columns.OBS, Columns.INFOS, ENV_T})
-# The columns that are no extra model outputs.
+# The columns that are not extra model outputs.
 _USUAL = frozenset({Columns.OBS, Columns.ACTIONS, Columns.REWARDS, ENV_T, f"{ENV_T}_mask"})
 
 
 class Written(NamedTuple):
-    """Which rows are written.
+    """The rows that are written.
 
     Attributes:
         rows: The rows in the buffer: int64.

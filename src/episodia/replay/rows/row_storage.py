@@ -1,4 +1,4 @@
-"""Where the arrays of a buffer live: in memory, or in files that are mapped into memory."""
+"""The storage of the arrays of a buffer: in memory, or in files that are mapped into memory."""
 
 from __future__ import annotations
 

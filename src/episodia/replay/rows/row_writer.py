@@ -74,7 +74,7 @@ class Placed(NamedTuple):
 
 
 class _Continued(NamedTuple):
-    """What chunks continue.
+    """The episodes and runs that chunks continue.
 
     Attributes:
         chunks: The chunks.

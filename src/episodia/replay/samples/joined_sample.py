@@ -107,17 +107,17 @@ class JoinedSample(EpisodeList[SingleAgentEpisode]):
 
     @property
     def lookbacks(self) -> np.ndarray:
-        """How many steps before its first one each stretch has: int64 [B]."""
+        """The number of steps that each stretch has before its first one: int64 [B]."""
         return self._joined("lookbacks")
 
     @property
     def is_terminated(self) -> np.ndarray:
-        """Which stretches end in a terminal state: bool [B]."""
+        """True for each stretch that ends in a terminal state: bool [B]."""
         return self._joined("is_terminated")
 
     @property
     def is_truncated(self) -> np.ndarray:
-        """Which stretches end where the episode was truncated: bool [B]."""
+        """True for each stretch that ends where the episode was truncated: bool [B]."""
         return self._joined("is_truncated")
 
     @property

@@ -1,4 +1,4 @@
-"""How samples are displayed: nothing is read of the buffer for the text, and displayed samples stay as lazy as they were."""
+"""Text and tables of samples: the text reads nothing of the buffer, and displayed samples stay as lazy as they were."""
 
 from __future__ import annotations
 

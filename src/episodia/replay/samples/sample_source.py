@@ -1,4 +1,4 @@
-"""What samples read from: a table of the buffer, or a copy of some of its rows."""
+"""The source of samples: a table of the buffer, or a copy of some of its rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from episodia.types import Item
 
 @final
 class SampleSource:
-    """What samples read from: a table, or their own copy of its rows.
+    """The source of a sample: a table, or their own copy of its rows.
 
     Attributes:
         module_id: The module whose rows these are.

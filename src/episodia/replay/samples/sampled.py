@@ -29,7 +29,7 @@ _TERMINATED, _TRUNCATED = np.array(TERMINATED, np.uint8), np.array(TRUNCATED, np
 
 @final
 class Sampled(EpisodeList[SingleAgentEpisode]):
-    """Stretches of stored episodes, which one module has acted in; a sequence of `SingleAgentEpisode`.
+    """Stretches of stored episodes of one module; a sequence of `SingleAgentEpisode`.
 
     A column of all stretches is one gather from the buffer. Episodes are made when the first one is read; afterwards this is a
     list of episodes like any other. Reading rows that were overwritten meanwhile raises `StaleSampleError`.
@@ -142,14 +142,14 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
 
     @property
     def _places(self) -> RowPlaces:
-        """Where the anchors are in their episodes."""
+        """The time steps of the anchors in their episodes."""
         if self._placed is None:
             self._placed = self._source.places(self._drawn.anchors)
         return self._placed
 
     @property
     def lookbacks(self) -> np.ndarray:
-        """How many steps before its first one each stretch has: int64 [B]."""
+        """The number of steps that each stretch has before its first one: int64 [B]."""
         if self._listed is not None:
             return super().lookbacks
         drawn = self._drawn
@@ -160,12 +160,12 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
 
     @property
     def is_terminated(self) -> np.ndarray:
-        """Which stretches end in a terminal state: bool [B]."""
+        """True for each stretch that ends in a terminal state: bool [B]."""
         return (self._drawn.ends & _TERMINATED).astype(np.bool_) if self._listed is None else super().is_terminated
 
     @property
     def is_truncated(self) -> np.ndarray:
-        """Which stretches end where the episode was truncated: bool [B]."""
+        """True for each stretch that ends where the episode was truncated: bool [B]."""
         return (self._drawn.ends & _TRUNCATED).astype(np.bool_) if self._listed is None else super().is_truncated
 
     def has(self, column: str) -> bool:

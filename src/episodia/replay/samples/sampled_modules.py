@@ -74,12 +74,12 @@ class SampledModules(EpisodeList[SingleAgentEpisode]):
 
     @property
     def is_terminated(self) -> np.ndarray:
-        """Which stretches end in a terminal state: bool [B]."""
+        """True for each stretch that ends in a terminal state: bool [B]."""
         return np.concatenate([part.is_terminated for part in self._parts.values()])
 
     @property
     def is_truncated(self) -> np.ndarray:
-        """Which stretches end where the episode was truncated: bool [B]."""
+        """True for each stretch that ends where the episode was truncated: bool [B]."""
         return np.concatenate([part.is_truncated for part in self._parts.values()])
 
     @property

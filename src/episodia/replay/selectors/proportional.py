@@ -60,7 +60,7 @@ class Proportional:
 
     @property
     def beta(self) -> float:
-        """How much of the bias the weights take away."""
+        """The share of the bias that the weights take away."""
         return self._beta
 
     @beta.setter

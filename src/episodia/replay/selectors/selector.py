@@ -60,7 +60,7 @@ class StoredSteps:
 
     @property
     def num_stored(self) -> int:
-        """How many steps are stored, those included that the draw may not take."""
+        """The number of stored steps, including those that the draw may not take."""
         return self._index.num_steps
 
     def allowed(self, rows: np.ndarray) -> np.ndarray:
@@ -118,7 +118,7 @@ class StoredSteps:
 
 
 class AddedSteps(NamedTuple):
-    """What a selector is told of new steps.
+    """The facts of new steps that a selector gets.
 
     Attributes:
         capacity: The number of rows in the buffer.

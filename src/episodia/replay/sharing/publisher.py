@@ -1,4 +1,4 @@
-"""The writer's side of a shared buffer: each change is made while no one reads, and is there for readers afterwards."""
+"""The writer's side of a shared buffer: each change is made while no process reads, and readers see it afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Tables = Callable[[], Mapping[ModuleID, Table]]
 
 
 class Changes(Protocol):
-    """What a buffer does around each change of its tables."""
+    """The frame around each change of the tables of a buffer."""
 
     def changing(self, tables: Tables) -> AbstractContextManager[None]:
         """Return a context in which tables change."""
@@ -42,7 +42,7 @@ _NOTHING = nullcontext()
 
 @final
 class Unshared:
-    """Changes that nobody else sees."""
+    """Changes of a buffer without readers."""
 
     def changing(self, tables: Tables) -> AbstractContextManager[None]:
         """Return a context that does nothing."""
@@ -73,7 +73,7 @@ class Publisher:
 
     @contextmanager
     def changing(self, tables: Tables) -> Iterator[None]:
-        """Let tables change while no reader reads. If they are torn afterwards, readers are told so."""
+        """Let tables change while no reader reads. If they are torn afterwards, readers see that."""
         counters = self._begun()
         counters[Counter.ASKED] += 1
         self._lock.take(is_shared=False)

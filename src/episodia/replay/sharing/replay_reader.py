@@ -92,7 +92,7 @@ class ReplayReader:
 
     @property
     def num_steps(self) -> int:
-        """How many steps are stored, those of all modules together."""
+        """The number of stored steps of all modules together."""
         with self._reading():
             return sum(table.writer.index.num_steps for table in self._tables.values())
 

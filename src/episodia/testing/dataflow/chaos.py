@@ -96,7 +96,7 @@ class Chaos(Engine):
             if over or left <= 0 or (math.isinf(left) and all(math.isinf(call.until) for call in own)):
                 return over
             if not self._over(own, min(left, _GLANCE_S)):
-                time.sleep(0.001)  # if all are late, nobody has waited
+                time.sleep(0.001)  # if all are late, no caller has waited
 
     def _over(self, own: Sequence[_ChaoticCall], timeout_s: float | None) -> list[Call]:
         free = [call for call in own if call.until <= self.now()]

@@ -12,7 +12,7 @@ from episodia.trees import describe
 
 # No law takes longer on a machine that is busy.
 _PATIENCE_S = 30.0
-# Whoever kills a worker at once is faster than two slow calls.
+# An engine that kills a worker at once is faster than two slow calls.
 _SLOW_S = 0.5
 # A busy machine may stop for that long; an engine that waits does so each time.
 _TRIES = 3

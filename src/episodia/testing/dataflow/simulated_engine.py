@@ -21,7 +21,7 @@ _DURATIONS_S = (1.0, 1.0, 1.0, 2.0, 8.0)
 class SimulatedEngine(Engine):
     """Runs calls in virtual time, one after another in the order in which they end.
 
-    A worker may die before, during or after a method: its call then ends with the death, and whoever asked cannot know
+    A worker may die before, during or after a method: its call then ends with the death, and the caller cannot know
     whether the method ran. A worker that hangs never answers, until it is killed.
 
     Args:
@@ -77,7 +77,7 @@ class SimulatedEngine(Engine):
             worker.die("died before it answered")
             return
         outcome = Outcome.of_method(worker.made, *call.asked)
-        if fate < self._p_die:  # the method ran, and nobody hears of it
+        if fate < self._p_die:  # the method ran, but its result is lost
             self.deaths += 1
             worker.die("died before it answered")
             return
@@ -98,7 +98,7 @@ class SimulatedEngine(Engine):
 
     @property
     def num_workers(self) -> int:
-        """How many workers live."""
+        """The number of living workers."""
         return len(self._workers)
 
     def now(self) -> float:

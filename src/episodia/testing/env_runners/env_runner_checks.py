@@ -83,7 +83,7 @@ def check_every_step(at: Stage, chunks: Sequence[Episode]) -> None:
     missing = _played(at) - found.keys()
     if missing:
         raise AssertionError(
-            f"every step is there once: found nothing of {sorted(missing)} (environment, episode), expected all there was."
+            f"every step is there once: found nothing of {sorted(missing)} (environment, episode), expected all steps."
         )
 
 

@@ -63,7 +63,7 @@ def item_of(kind: str, number: int) -> Any:
 
 @dataclass(frozen=True)
 class Content:
-    """What the numbers of a drawn trajectory are made into: kinds of items, of rewards, names of extra model outputs.
+    """The content of a drawn trajectory: kinds of items, of rewards, names of extra model outputs.
 
     No two steps or agents of a trajectory have the same items, so that none can be taken for another.
     """
@@ -127,7 +127,7 @@ def reset_trajectories(
     """Draw a trajectory that has only been reset, with some of the agents present, with or without spaces.
 
     Args:
-        agents: Who may take part.
+        agents: The agents that may take part.
         content: What items are made of.
         choices: `missing_final_observation` and `rewards_after_done` of the episode.
     """
@@ -165,7 +165,7 @@ def next_env_steps(
 
     Args:
         trajectory: What was before; it must not be over.
-        agents: Who may take part.
+        agents: The agents that may take part.
         content: What items are made of.
         may_end: Whether the trajectory may be over afterwards.
 

@@ -1,4 +1,4 @@
-"""What an environment with several agents did, step by step: what a test knows without asking the episode."""
+"""The steps of an environment with several agents, which a test knows without asking the episode."""
 
 from __future__ import annotations
 

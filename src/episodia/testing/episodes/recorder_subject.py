@@ -71,7 +71,7 @@ class RecorderSubject:
 
 @dataclass
 class Book:
-    """What one episode has to be: the lane, its number in the lane, how many steps it has, and how it has ended."""
+    """The expected episode: its lane, its number in the lane, its steps and its end."""
 
     lane: int
     number: int

@@ -1,1 +1,1 @@
-"""What happens in a training: callbacks, which may stop it, and those that are shipped."""
+"""Events of a training: callbacks, which may stop it, and those that are shipped."""

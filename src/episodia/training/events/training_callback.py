@@ -1,4 +1,4 @@
-"""`TrainingCallback`, a class that is told what happens in a training, and the calls of all callbacks of a run."""
+"""`TrainingCallback`, a class with methods for the events of a training, and the calls of all callbacks of a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TrainingCallback:
         """The run begins, or goes on."""
 
     def on_collected(self, training: Training, episodes: EpisodeList[Any]) -> None:
-        """Episodes were collected, and not learned from yet; with a group of runners, this is told of each delivery."""
+        """Episodes were collected, and not learned from yet; with a group of runners, once for each delivery."""
 
     def on_evaluated(self, training: Training, returns: Sequence[float]) -> None:
         """Whole episodes were played by `Training.evaluate`, with these returns."""
@@ -85,9 +85,7 @@ def checked_callbacks(where: str, callbacks: object) -> list[Callback]:
     Raises:
         TrainingError: If one is neither a function nor a `TrainingCallback`.
     """
-    expected = (
-        "functions or `TrainingCallback`s, not classes; callbacks that are told about episodes belong to a runner"
-    )
+    expected = "functions or `TrainingCallback`s, not classes; callbacks for events of episodes belong to a runner"
     return list(checked_each(TrainingError, where, "callbacks", callbacks, _is_callback, expected))
 
 

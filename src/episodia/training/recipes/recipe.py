@@ -16,13 +16,13 @@ from episodia.training.recipes.updating import UpdateWithEpisodes, Updating
 
 @dataclass(frozen=True, kw_only=True)
 class BaseRecipe(ABC):
-    """How much to collect at a time; a subclass says how to learn from it.
+    """The amount to collect at a time; a subclass says how to learn from it.
 
     Args:
         num_envs: The number of environments that run at once.
         num_timesteps: The number of steps to collect, over all environments.
         num_episodes: The number of whole episodes to collect instead; None collects `num_timesteps`.
-        plan: Who waits for whom: a name, or a function from the training to a `Flow` of metrics. Subclasses say which names.
+        plan: The order of collecting and learning: a name, or a function from the training to a `Flow` of metrics.
 
     Raises:
         TrainingError: If a value is invalid.

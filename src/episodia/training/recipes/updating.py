@@ -1,4 +1,4 @@
-"""What a training does with the episodes that it collected: learn from them at once, or store them and learn from replay."""
+"""Updates of a training: learn from the collected episodes at once, or store them and learn from replay."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Updating(ABC):
 
     @property
     def note(self) -> str:
-        """What users have to know about the state that was set, as a sentence; usually empty."""
+        """A sentence about the state that was set; usually empty."""
         return ""
 
     @abstractmethod
@@ -123,7 +123,7 @@ class UpdateFromReplay(Updating):
 
     @property
     def note(self) -> str:
-        """Whether the state that was set had no buffer."""
+        """A sentence if the state that was set had no buffer."""
         return self._note
 
     @property

@@ -17,7 +17,7 @@ ENGINES: Mapping[str, Callable[..., Engine]] = MappingProxyType(
     {"local": LocalEngine, "threads": ThreadEngine, "ray": RayEngine}
 )
 
-# Of plans for groups, if nobody says how many.
+# The default of plans for groups.
 _USUAL_RUNNERS = 2
 
 

@@ -1,4 +1,4 @@
-"""What learner pieces write into episodes: for later pieces only, so a write that none of them reads is an error."""
+"""Writes of learner pieces into episodes: only later pieces see them, so a write that no later piece reads is an error."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Writes:
         self._flags, self._set_flag = _flags(run), None
 
     def end(self, piece: ConnectorV2, run: Run) -> None:
-        """Keep what the piece wrote into the episodes of the list; from now on somebody has to read it.
+        """Keep what the piece wrote into the episodes of the list; from now on a piece has to read it.
 
         A column that the piece changed in the batch, too, has reached the batch already.
         """
