@@ -55,6 +55,8 @@ class Columns:
     DISCOUNTS: Final = "discounts"  # the factor of the value after the step (or the n steps)
     LOSS_MASK: Final = "loss_mask"
 
+    NEXT_ACTION_MASK: Final = "new_action_mask"  # which actions are allowed after the step, or the n steps
+
     # Of samples from a replay buffer.
     KEYS: Final = "keys"  # which stored step a row is; priorities are updated by it
     WEIGHTS: Final = "weights"  # of each row in the loss, against the bias of priorities

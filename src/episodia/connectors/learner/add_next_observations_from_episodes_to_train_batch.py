@@ -1,4 +1,4 @@
-"""Adds the next observation of each step, taken from the observations in the batch, shifted by one."""
+"""Adds the next observation of each step, taken from the observations in the batch, shifted by one, with its action mask."""
 
 from __future__ import annotations
 
@@ -21,11 +21,20 @@ if TYPE_CHECKING:
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
 
+# The key of the mask of allowed actions in observations; `GetActions` uses the same one.
+_MASK_KEY = "action_mask"
+
+
 class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
-    """Adds the next observation of each step, taken from the observations in the batch, shifted by one."""
+    """Adds the next observation of each step, taken from the observations in the batch, shifted by one.
+
+    Where the observations of episodes are dicts that hold the mask of allowed actions, but a piece has made something else of
+    them, the mask of the next observation becomes the column `new_action_mask`.
+    """
 
     reads = frozenset({Columns.OBS})
-    writes = frozenset({Columns.NEXT_OBS})
+    writes = frozenset({Columns.NEXT_OBS, Columns.NEXT_ACTION_MASK})
+    fills = frozenset({Columns.NEXT_ACTION_MASK})
     lookback = 0
     kind = Kind.FORWARD_LOOKING
 
@@ -38,7 +47,14 @@ class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
         for module_id, columns, rows in rows_of_modules(run):
             outputs = ModuleOutputs(module_id, columns, None)
             found = needed_column(outputs, Columns.OBS, "`AddObservationsFromEpisodesToBatch`")
-            columns[Columns.NEXT_OBS] = next_rows(as_ragged(found, rows))
+            following = columns[Columns.NEXT_OBS] = next_rows(as_ragged(found, rows))
+            if not _has_mask(following) and rows.has_in_observations(_MASK_KEY):
+                track = rows.flat(Columns.OBS, tail=True)
+                columns[Columns.NEXT_ACTION_MASK] = track.with_values(track.values[_MASK_KEY]).following()
+
+
+def _has_mask(observations: Ragged) -> bool:
+    return isinstance(observations.values, dict) and _MASK_KEY in observations.values
 
 
 def check_tracks(piece: ConnectorV2, pipeline: ConnectorPipelineV2) -> None:

@@ -94,9 +94,16 @@ class ReplayedSteps:
         self._weights = self._numbers(Columns.WEIGHTS) if Columns.WEIGHTS in self._batch else None
 
     def next_batch(self) -> Batch:
-        """Return the observation after each step as a batch of its own, with the mask of actions allowed there."""
+        """Return the observation after each step as a batch of its own, with the mask of actions allowed there.
+
+        Where no action is allowed, because an episode is over, all of them are: the values there do not count.
+        """
         observations = self._column(Columns.NEXT_OBS, "`AddNextObservationsFromEpisodesToTrainBatch`")
-        return {Columns.OBS: observations, **_mask_of(observations)}
+        mask = self._batch.get(Columns.NEXT_ACTION_MASK, _mask_in(observations))
+        if mask is None:
+            return {Columns.OBS: observations}
+        is_allowed = mask != 0
+        return {Columns.OBS: observations, Columns.ACTION_MASK: is_allowed | ~is_allowed.any(-1, keepdim=True)}
 
     def next_outputs(self, network: Any) -> Batch:
         """Return what `network.forward_train` returns for the observation after each step.
@@ -185,13 +192,11 @@ def action_mask(batch: Batch) -> Item:
     """Return the mask of the actions that are allowed at each step of a batch, None without one."""
     if Columns.ACTION_MASK in batch:
         return batch[Columns.ACTION_MASK]
-    return _mask_of(batch[Columns.OBS]).get(Columns.ACTION_MASK)
+    return _mask_in(batch[Columns.OBS])
 
 
-def _mask_of(observations: Item) -> Batch:
-    if isinstance(observations, dict) and _MASK_KEY in observations:
-        return {Columns.ACTION_MASK: observations[_MASK_KEY]}
-    return {}
+def _mask_in(observations: Item) -> Item:
+    return observations.get(_MASK_KEY) if isinstance(observations, dict) else None
 
 
 def _without(columns: Batch, name: str) -> Batch:

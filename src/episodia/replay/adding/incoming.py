@@ -25,7 +25,7 @@ from episodia.types import Item
 _FLAG = np.array(TERMINATED, np.uint8)
 # An array without axes, which NumPy combines with others faster than a number.
 _ONE = np.array(1)
-_OF_SAMPLES = frozenset({Columns.KEYS, Columns.WEIGHTS})
+_OF_SAMPLES = frozenset({Columns.KEYS, Columns.WEIGHTS, Columns.NEXT_ACTION_MASK})
 
 
 class Ending(NamedTuple):

@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 
 from episodia.arguments import checked_whole
+from episodia.columns import Columns
+from episodia.episodes import Ragged
 from episodia.errors import ReplayError
 from episodia.replay.draws.draw import Draw
+from episodia.replay.draws.drawn import Drawn
 from episodia.replay.rows.keys import MOST_ROWS
+from episodia.replay.rows.row_index import STEP
 from episodia.replay.samples.sample_source import SampleSource
 from episodia.replay.samples.sampled import Sampled
 from episodia.replay.samples.sampled_modules import SampledModules
 from episodia.replay.table import Table
-from episodia.trees import describe
-from episodia.types import ModuleID
+from episodia.trees import describe, map_batch
+from episodia.types import Item, ModuleID
 
 
 def draw_sample(  # those of `ReplayBuffer.sample`, and what they draw from
@@ -41,10 +45,22 @@ def draw_sample(  # those of `ReplayBuffer.sample`, and what they draw from
         )
     asked = _asked(where, tables, modules)
     drawn = draw.draw(asked, num, lookback, rng)
+    for module_id, part in drawn.items():
+        if Columns.ACTION_MASK in asked[module_id].columns:
+            part.added[Columns.NEXT_ACTION_MASK] = _next_masks(asked[module_id], part)
     parts = {module_id: Sampled(SampleSource(asked[module_id]), part) for module_id, part in drawn.items()}
     # Modules without steps count, so that the kind of sample does not change with what is evicted.
     has_one = len(tables if modules is None else asked) == 1
     return next(iter(parts.values())) if has_one else SampledModules(parts)
+
+
+def _next_masks(table: Table, drawn: Drawn) -> Item:
+    """Return the mask of the actions that are allowed after each step; where no step follows, all are."""
+    rows = Ragged.known(drawn.track_rows, drawn.track_offsets, 1, 1, drawn.track_width).following().values
+    is_last = (table.writer.index.kind.take(rows) & STEP) == 0
+    masks = table.columns.take(Columns.ACTION_MASK, rows)
+    map_batch(lambda leaf: leaf.__setitem__(is_last, 1), masks)
+    return masks
 
 
 def _asked(where: str, tables: Mapping[Any, Table], modules: Collection[ModuleID] | None) -> Mapping[Any, Table]:
