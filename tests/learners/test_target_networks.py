@@ -116,6 +116,18 @@ def test_a_component_without_weights_is_rejected():
         TargetNetworks({"net": net()}, {"slow": Target(of=("critic",))})
 
 
+def test_a_single_component_needs_no_tuple():
+    targets = TargetNetworks({"net": net()}, {"slow": Target(of="q")})
+
+    assert list(targets.get_state()["weights"]["net"]["slow"]) == ["q.weight"]
+
+
+@pytest.mark.parametrize("junk", [3, (), ("q", 1), ["q"]])
+def test_what_names_no_component_is_rejected(junk):
+    with pytest.raises(LearnerError, match=r"Target: found `of=.*expected the name of a component"):
+        Target(of=junk)
+
+
 @pytest.mark.parametrize("junk", [0.0, -0.1, 1.1, np.nan, "fast"])
 def test_a_part_of_the_way_outside_of_its_range_is_rejected(junk):
     with pytest.raises(LearnerError, match="tau"):

@@ -64,7 +64,7 @@ class OptimizerConfig:
                 f"OptimizerConfig: found `loss={self.loss!r}`, expected the name of a loss that the algorithm returns. Pass a "
                 "string."
             )
-        if self.components is not None and not _are_names(self.components):
+        if self.components is not None and not are_names(self.components):
             raise LearnerError(
                 f"OptimizerConfig: found `components={self.components!r}`, expected a tuple of names such as `('actor',)`, or "
                 "None for everything. Put a comma behind a single name."
@@ -79,7 +79,8 @@ class OptimizerConfig:
         object.__setattr__(self, "options", dict(options))
 
 
-def _are_names(components: object) -> bool:
+def are_names(components: object) -> bool:
+    """Tell whether `components` is a tuple of at least one name."""
     return isinstance(components, tuple) and len(components) > 0 and all(isinstance(each, str) for each in components)
 
 

@@ -98,7 +98,8 @@ class _Copy:
 
     def __init__(self, module_id: str, module: nn.Module, rule: Target) -> None:
         tensors = dict(module.state_dict(keep_vars=True))
-        self._names = _names_in(module_id, list(tensors), rule.of)
+        parts = (rule.of,) if isinstance(rule.of, str) else rule.of
+        self._names = _names_in(module_id, list(tensors), parts)
         # Tensors in the memo are shared instead of copied.
         memo: dict[int, Any] = {id(tensor): tensor for name, tensor in tensors.items() if name not in self._names}
         try:

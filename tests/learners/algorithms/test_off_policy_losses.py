@@ -364,3 +364,21 @@ def test_rewards_with_a_surplus_axis_are_rejected():
 
     with pytest.raises(LearnerError, match="expected one number for each step"):
         Learner(QNetwork(BOX, TWO), DQNConfig()).update_batch({"default_policy": batch})
+
+
+@pytest.mark.parametrize(
+    ("config", "actions", "kind"),
+    [
+        (SACConfig(), TWO, "a Box space"),
+        (DDPGConfig(), TWO, "a Box space"),
+        (DiscreteSACConfig(), REACH, "a Discrete space"),
+    ],
+)
+def test_actions_of_another_kind_are_rejected_before_anything_is_collected(config, actions, kind):
+    with pytest.raises(LearnerError, match=f"found the action space .*expected {kind}"):
+        Learner(ActorWithCritics(BOX, actions), config)
+
+
+def test_a_recurrent_module_does_not_learn_from_several_steps_as_one():
+    with pytest.raises(LearnerError, match=r"found `n_step=3` for a recurrent module"):
+        Learner(QNetwork(BOX, TWO, recurrent="gru"), DQNConfig(n_step=3))

@@ -17,6 +17,7 @@ from episodia.learners.gradients.gradient_processing import GradientProcessor
 from episodia.learners.losses.coefficients import Coefficient, check_within
 from episodia.learners.losses.loss import LossInputs, LossOutputs
 from episodia.learners.optimizers import OptimizerConfig
+from episodia.modules import Module
 
 ON_NON_FINITE = ("skip", "raise")
 
@@ -76,6 +77,13 @@ class AlgorithmConfig(ABC):
     @abstractmethod
     def coefficients(self) -> Mapping[str, Coefficient]:
         """Return the numbers in the loss that may change during training, by name."""
+
+    def check_module(self, module_id: str, module: Module) -> None:
+        """Check that the algorithm can learn with a module; here, any module will do.
+
+        Raises:
+            LearnerError: If it cannot.
+        """
 
     def network(self) -> Mapping[str, Any]:
         """Return the arguments of `default_module` for a network that suits the algorithm."""

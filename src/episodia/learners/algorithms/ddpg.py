@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from gymnasium import Space, spaces
 from torch import Tensor
 
 from episodia.arguments import checked_whole, names_nearest_argument
@@ -35,6 +36,8 @@ class DDPGConfig(OffPolicyConfig):
         target_noise: The standard deviation of noise on the target network's actions, which smooths values; 0 adds none.
         target_noise_limit: The largest size of this noise.
     """
+
+    action_space_class: ClassVar[type[Space[Any]]] = spaces.Box
 
     learning_rate: float | Schedule = 1e-3
     optimizers: tuple[OptimizerConfig, ...] = ()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from gymnasium import Space, spaces
 from torch import Tensor
 
 from episodia.arguments import names_nearest_argument
@@ -26,6 +27,8 @@ class DiscreteSACConfig(SACConfig):
         entropy_share: The share of the largest possible entropy that the temperature aims at, unless there is a
             `target_entropy`.
     """
+
+    action_space_class: ClassVar[type[Space[Any]]] = spaces.Discrete
 
     entropy_share: float = 0.5
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from gymnasium import Space, spaces
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
@@ -49,6 +50,8 @@ class DQNConfig(OffPolicyConfig):
     >>> DQNConfig(n_step=3).draw()
     Transitions(n_step=3, gamma=0.99)
     """
+
+    action_space_class: ClassVar[type[Space[Any]]] = spaces.Discrete
 
     learning_rate: float | Schedule = 1e-3
     gradient_processors: tuple[GradientProcessor, ...] = (ClipByGlobalNorm(10.0),)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import torch
+from gymnasium import Space
 from torch import Tensor
 
 from episodia.arguments import checked_whole
@@ -19,6 +20,7 @@ from episodia.connectors.learner.add_next_observations_from_episodes_to_train_ba
 from episodia.errors import LearnerError, ModuleError, NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.losses.loss import LossInputs
+from episodia.modules import Module
 from episodia.replay import Draw, Sequences, Transitions
 from episodia.trees import map_batch
 from episodia.types import Batch, Item
@@ -40,6 +42,9 @@ class OffPolicyConfig(AlgorithmConfig, ABC):
 
     n_step: int = 1
 
+    # The class of the spaces of actions that the loss works for.
+    action_space_class: ClassVar[type[Space[Any]]] = Space
+
     def __post_init__(self) -> None:
         super().__post_init__()
         checked_whole(LearnerError, type(self).__name__, "n_step", self.n_step, 1)
@@ -47,6 +52,24 @@ class OffPolicyConfig(AlgorithmConfig, ABC):
             raise LearnerError(
                 f"{type(self).__name__}: found `n_step={self.n_step}` and `max_seq_len={self.max_seq_len}`, expected single "
                 "steps in sequences. Leave one of them out."
+            )
+
+    def check_module(self, module_id: str, module: Module) -> None:
+        """Check the space of actions, and that modules with a memory see all steps.
+
+        Raises:
+            LearnerError: If the space is of another kind, or if a recurrent module would learn from several steps as one.
+        """
+        space, where = getattr(module, "action_space", None), f"{type(self).__name__}, module {module_id!r}"
+        if isinstance(space, Space) and not isinstance(space, self.action_space_class):
+            raise LearnerError(
+                f"{where}: found the action space {space}, expected a {self.action_space_class.__name__} space. Choose an algorithm "
+                "for such actions."
+            )
+        if self.n_step > 1 and module.is_stateful():
+            raise LearnerError(
+                f"{where}: found `n_step={self.n_step}` for a recurrent module, expected 1: its state would miss the steps in "
+                "between. Set `n_step=1`, and `max_seq_len` to learn from sequences."
             )
 
     def draw(self) -> Draw:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from gymnasium import Space, spaces
 from torch import Tensor
 
 from episodia.arguments import names_nearest_argument
@@ -34,6 +35,8 @@ class SACConfig(OffPolicyConfig):
         temperature: A fixed temperature: a number or a schedule; None learns it.
         target_entropy: The entropy that the temperature aims at, in nats; None takes minus the number of elements of an action.
     """
+
+    action_space_class: ClassVar[type[Space[Any]]] = spaces.Box
 
     learning_rate: float | Schedule = 3e-4
     optimizers: tuple[OptimizerConfig, ...] = ()

@@ -8,6 +8,7 @@ from typing import final
 from episodia.arguments import checked_choice, checked_whole, names_nearest_argument
 from episodia.errors import LearnerError
 from episodia.learners.losses.coefficients import check_positive, check_within
+from episodia.learners.optimizers import are_names
 
 UNITS = ("gradient_steps", "env_steps")
 
@@ -19,25 +20,30 @@ class Target:
     """A copy of a module whose weights follow those of the module: all at once now and then, or a little each time.
 
     Args:
-        of: Beginnings of parameter names, up to a dot, that the copy has for itself; it shares all other weights with the
-            module. None means everything.
+        of: The beginning of parameter names, up to a dot, or several of them, that the copy has for itself; it shares all other
+            weights with the module. None means everything.
         tau: The part of the way to the module's weights that the copy takes each time; 1 copies them.
         every: The number of `unit` between two times.
         unit: `"gradient_steps"`, or `"env_steps"`: the steps that schedules follow.
 
     Raises:
-        LearnerError: If a number is out of range.
+        LearnerError: If a number is out of range, or if `of` names nothing.
 
-    >>> Target(of=("critic",), tau=0.005)
-    Target(of=('critic',), tau=0.005, every=1, unit='gradient_steps')
+    >>> Target(of="critic", tau=0.005)
+    Target(of='critic', tau=0.005, every=1, unit='gradient_steps')
     """
 
-    of: tuple[str, ...] | None = None
+    of: str | tuple[str, ...] | None = None
     tau: float = 1.0
     every: int = 1
     unit: str = "gradient_steps"
 
     def __post_init__(self) -> None:
+        if not (self.of is None or isinstance(self.of, str) or are_names(self.of)):
+            raise LearnerError(
+                f"Target: found `of={self.of!r}`, expected the name of a component, a tuple of names, or None for everything. "
+                "Pass one of these."
+            )
         check_positive("Target", "tau", self.tau)
         check_within("Target", "tau", self.tau, 0.0, 1.0)
         checked_whole(LearnerError, "Target", "every", self.every, 1)

@@ -47,6 +47,8 @@ class Differentiation:
         self.trained = networks.chosen(frozenset().union(*by_loss.values()))
         self._followers = {loss: Followers.of(networks.chosen(names)) for loss, names in by_loss.items()}
         own = {module_id: networks.torch_modules[module_id] for module_id in self.trained}
+        for module_id in own:
+            config.check_module(module_id, networks.modules[module_id])
         self.target_networks = TargetNetworks(own, config.target_networks())
         self.buffers = NetworkBuffers(own)
 
