@@ -78,7 +78,7 @@ class AlgorithmConfig(ABC):
     def coefficients(self) -> Mapping[str, Coefficient]:
         """Return the numbers in the loss that may change during training, by name."""
 
-    def check_module(self, module_id: str, module: Module) -> None:
+    def check_module(self, module_id: str, module: Module) -> None:  # noqa: B027  # most algorithms check nothing
         """Check that the algorithm can learn with a module; here, any module will do.
 
         Raises:

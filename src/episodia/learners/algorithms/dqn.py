@@ -45,7 +45,7 @@ class DQNConfig(OffPolicyConfig):
         target_unit: `"gradient_steps"` or `"env_steps"`, see `Target`.
         tau: The part of the way that the target network takes then; 1 copies.
         rescales_values: Whether values are learned on a scale on which large ones grow like roots, for rewards of very
-            different sizes.
+            different sizes; the returns of distributions are on this scale, too, and so is the `value_range` of a network.
 
     >>> DQNConfig(n_step=3).draw()
     Transitions(n_step=3, gamma=0.99)
@@ -107,7 +107,7 @@ class DQNConfig(OffPolicyConfig):
         (outputs, actions), (later, best) = now, following
         taken = chosen(outputs[Columns.Q_VALUES], actions)
         if Columns.Q_ATOMS not in outputs:
-            targets = self._targets(steps, chosen(later[Columns.Q_VALUES], best))
+            targets = self._targets(steps.rewards, steps.discounts, chosen(later[Columns.Q_VALUES], best))
             errors = smooth_l1_loss(taken, targets, reduction="none")
             return taken.detach(), errors, (taken.detach() - targets).abs()
         taken = taken.detach()
@@ -115,14 +115,15 @@ class DQNConfig(OffPolicyConfig):
         rewards, discounts = steps.rewards.unsqueeze(-1), steps.discounts.unsqueeze(-1)
         returns = module.returns
         if returns is None:
-            errors = quantile_errors(atoms, rewards + discounts * later_atoms)
-            means = steps.targets(later_atoms.mean(-1))
-            return taken, errors, (atoms.detach().mean(-1) - means).abs()
-        wanted = projected(returns, rewards + discounts * returns, later_atoms.softmax(-1))
+            targets = self._targets(rewards, discounts, later_atoms)
+            errors = quantile_errors(atoms, targets)
+            return taken, errors, (atoms.detach().mean(-1) - targets.mean(-1)).abs()
+        wanted = projected(returns, self._targets(rewards, discounts, returns), later_atoms.softmax(-1))
         errors = -(wanted * atoms.log_softmax(-1)).sum(-1)
         return taken, errors, errors.detach()
 
-    def _targets(self, steps: ReplayedSteps, next_values: Tensor) -> Tensor:
+    def _targets(self, rewards: Tensor, discounts: Tensor, following: Tensor) -> Tensor:
+        """Return rewards plus discounted values, or returns, of what follows, all on the scale that is learned."""
         if not self.rescales_values:
-            return steps.targets(next_values)
-        return squashed(steps.targets(unsquashed(next_values)))
+            return rewards + discounts * following
+        return squashed(rewards + discounts * unsquashed(following))

@@ -63,8 +63,8 @@ class OffPolicyConfig(AlgorithmConfig, ABC):
         space, where = getattr(module, "action_space", None), f"{type(self).__name__}, module {module_id!r}"
         if isinstance(space, Space) and not isinstance(space, self.action_space_class):
             raise LearnerError(
-                f"{where}: found the action space {space}, expected a {self.action_space_class.__name__} space. Choose an algorithm "
-                "for such actions."
+                f"{where}: found the action space {space}, expected a {self.action_space_class.__name__} space. Choose an "
+                "algorithm for such actions."
             )
         if self.n_step > 1 and module.is_stateful():
             raise LearnerError(
