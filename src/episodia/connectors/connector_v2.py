@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar, overload
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 from weakref import ref
 
 from gymnasium import Space
@@ -15,10 +15,9 @@ from episodia.connectors.piece_arguments import check_left_over, settings_of
 from episodia.connectors.pipelines.checks.space_flow import SpaceFlow, checked_space
 from episodia.connectors.pipelines.piece_lookup import checked_name
 from episodia.episodes.lists.episode_list import Episodes
-from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ConnectorStateError
 from episodia.modules.protocol import Modules
-from episodia.types import AnyBatch, Item
+from episodia.types import AnyBatch
 
 if TYPE_CHECKING:
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
@@ -64,6 +63,7 @@ class ConnectorV2(SpaceFlow, ABC):
 
     Each declaration is an attribute of the class or of the piece, or a property.
 
+    >>> from episodia import SingleAgentEpisode
     >>> class AddSpeed(ConnectorV2):
     ...     reads, writes, lookback = frozenset(), frozenset({"speed"}), 0
     ...     def __call__(self, *, rl_module, batch, episodes, **kwargs):
@@ -298,26 +298,8 @@ class ConnectorV2(SpaceFlow, ABC):
 
     # --- RLlib's helpers --------------------------------------------------------------------------------------------
 
-    @overload
-    @staticmethod
-    def single_agent_episode_iterator(
-        episodes: Episodes, agents_that_stepped_only: bool = True, zip_with_batch_column: None = None
-    ) -> Iterator[SingleAgentEpisode]: ...
-    @overload
-    @staticmethod
-    def single_agent_episode_iterator(
-        episodes: Episodes, agents_that_stepped_only: bool = True, *, zip_with_batch_column: Item
-    ) -> Iterator[tuple[SingleAgentEpisode, Item]]: ...
-    @staticmethod
-    def single_agent_episode_iterator(
-        episodes: Episodes, agents_that_stepped_only: bool = True, zip_with_batch_column: Item = None
-    ) -> Iterator[Any]:
-        """See `episode_iteration.single_agent_episode_iterator`."""
-        return episode_iteration.single_agent_episode_iterator(
-            episodes, agents_that_stepped_only, zip_with_batch_column
-        )
-
     # The functions themselves, because plugins call them for each episode at each step.
+    single_agent_episode_iterator = staticmethod(episode_iteration.single_agent_episode_iterator)
     add_batch_item = staticmethod(batch_items.add_batch_item)
     add_n_batch_items = staticmethod(batch_items.add_n_batch_items)
 

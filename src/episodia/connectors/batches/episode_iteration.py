@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -17,6 +17,14 @@ from episodia.errors import BatchError
 from episodia.types import Item
 
 
+@overload
+def single_agent_episode_iterator(
+    episodes: Iterable[Any], agents_that_stepped_only: bool = True, zip_with_batch_column: None = None
+) -> Iterator[SingleAgentEpisode]: ...
+@overload
+def single_agent_episode_iterator(
+    episodes: Iterable[Any], agents_that_stepped_only: bool = True, *, zip_with_batch_column: Item
+) -> Iterator[tuple[SingleAgentEpisode, Item]]: ...
 def single_agent_episode_iterator(
     episodes: Iterable[Any], agents_that_stepped_only: bool = True, zip_with_batch_column: Item = None
 ) -> Iterator[Any]:
@@ -37,7 +45,7 @@ def single_agent_episode_iterator(
     >>> [(episode.id_, item) for episode, item in single_agent_episode_iterator(walks, True, [5, 6])]
     [('walk', 5), ('run', 6)]
     """
-    found = _agent_episodes(episodes, agents_that_stepped_only)
+    found = agent_episodes(episodes, agents_that_stepped_only)
     run = current_run() or Run({}, None, None, None, None, None, {})
     if zip_with_batch_column is None:
         for episode in found:
@@ -51,7 +59,8 @@ def single_agent_episode_iterator(
     run.at_episode = None
 
 
-def _agent_episodes(episodes: Iterable[Any], stepped_only: bool) -> list[SingleAgentEpisode]:
+def agent_episodes(episodes: Iterable[Any], stepped_only: bool) -> list[SingleAgentEpisode]:
+    """Return what `single_agent_episode_iterator` yields, as a list of its own."""
     if stepped_only is not True and stepped_only is not False:
         raise BatchError(
             f"single_agent_episode_iterator: found `agents_that_stepped_only={describe_column(stepped_only)}`, expected True "
@@ -59,7 +68,7 @@ def _agent_episodes(episodes: Iterable[Any], stepped_only: bool) -> list[SingleA
         )
     # As in `EpisodeList.of`: `isinstance` is slow with abstract classes.
     if EpisodeList in type(episodes).__mro__ and not episodes.is_multi_agent:  # type: ignore[attr-defined]  # it is one
-        return list(episodes)
+        return [*episodes.agent_episodes]  # type: ignore[attr-defined]
     found: list[SingleAgentEpisode] = []
     for episode in EpisodeList.of(episodes):
         if isinstance(episode, MultiAgentEpisode):

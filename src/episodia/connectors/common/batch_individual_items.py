@@ -37,16 +37,15 @@ class BatchIndividualItems(ColumnPiece):
         return self._work_on_rows if layout.episodes is LiveEpisodes else self.work
 
     def _work_on_rows(self, run: Run) -> None:
-        batch, count = run.batch, len(run.episodes)
-        for column in batch.values():
-            if type(column) is not np.ndarray or not column.ndim or len(column) != count:
-                break
-        else:
-            return  # all columns have their final form
-        if DEFAULT_MODULE_ID in batch:  # grouped by module
-            self.work(run)
-        else:
-            _batch_all(batch, run.episodes)
+        batch, rows = run.batch, run.episodes
+        final = (len(rows.offsets) - 1,)  # the first axis of columns that are left alone
+        for name, column in batch.items():
+            if type(column) is not np.ndarray or column.shape[:1] != final:
+                if DEFAULT_MODULE_ID in batch:  # grouped by module
+                    return self.work(run)
+                items = one_each(column, rows) if is_collected(column) else None
+                batch[name] = plain(name, column, rows, Columns.SEQ_LENS in batch) if items is None else stacked(items)
+        return None
 
     def work(self, run: Run) -> None:
         """Turn all columns into their final form."""
@@ -61,17 +60,14 @@ class BatchIndividualItems(ColumnPiece):
 def _batch_all(columns: Any, rows: EpisodeList) -> None:
     # Padded sequences have other rows; their columns were checked before padding.
     is_padded = Columns.SEQ_LENS in columns
-    final = (len(rows),) if type(rows) is LiveEpisodes else None  # the first axis of arrays that are left alone
     for name, column in columns.items():
-        if type(column) is Ragged:
-            columns[name] = column.body().values
-        elif type(column) is not np.ndarray or column.shape[:1] != final:
-            items = one_each(column, rows) if final and is_collected(column) else None
-            columns[name] = plain(name, column, rows, is_padded) if items is None else stacked(items)
+        columns[name] = plain(name, column, rows, is_padded)
 
 
 def plain(name: str, column: Item, rows: EpisodeList, is_padded: bool) -> Any:
     """Return `column` as a nested batch of its step rows; a value without rows, such as a number, is returned unchanged."""
+    if type(column) is Ragged:
+        return column.body().values
     if is_collected(column) and not rows.is_current and other_keys(column, rows):
         return batch_of([item for items in column.values() for item in items])
     if isinstance(column, list) and not len(rows):

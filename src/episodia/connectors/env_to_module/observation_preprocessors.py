@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+from episodia.connectors.batches.episode_iteration import agent_episodes
 from episodia.connectors.env_to_module.write_observations_to_episodes import check_place, forget_other_spaces
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
@@ -52,10 +53,10 @@ class SingleAgentObservationPreprocessor(ColumnPiece):
             BatchError: If observations are in the batch already, where the change would not reach them.
             PipelineError: In a learner pipeline.
         """
-        check_place(self.name, run.batch, run.episodes)
+        check_place(self, run.batch, run.episodes)
         written: list[tuple[SingleAgentEpisode, Item]] = []
         try:
-            for episode in self.single_agent_episode_iterator(run.episodes):
+            for episode in agent_episodes(run.episodes, stepped_only=True):
                 run.at_episode = episode
                 new = self.preprocess(observation=episode.get_observations(-1), episode=episode)
                 episode.set_observations(new_data=new, at_indices=-1)
@@ -96,7 +97,7 @@ class MultiAgentObservationPreprocessor(ColumnPiece):
                 episode does not have.
             PipelineError: In a learner pipeline, or for single-agent episodes.
         """
-        check_place(self.name, run.batch, run.episodes)
+        check_place(self, run.batch, run.episodes)
         for episode in run.episodes:
             if not isinstance(episode, MultiAgentEpisode):
                 raise PipelineError(

@@ -12,13 +12,14 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, has_column, rows_of_modules
 from episodia.connectors.batches.batch_descriptions import rows_of
 from episodia.connectors.batches.batch_items import as_ragged
+from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, EpisodiaError, PipelineError
 from episodia.space_rules import rules_of
-from episodia.stacking import stack
+from episodia.stacking import joined_rows, stack
 from episodia.types import Item
 
 
@@ -45,7 +46,7 @@ class WriteObservationsToEpisodes(ColumnPiece):
             BatchError: If the batch has no observations.
             PipelineError: In a learner pipeline.
         """
-        check_is_runner(self.name, run.episodes)
+        check_is_runner(self, run.episodes)
         if not has_column(run.batch, Columns.OBS):
             raise BatchError(
                 f"{self.name}: found no column {Columns.OBS!r} in the batch, expected one. Place this piece after the one that "
@@ -66,28 +67,28 @@ def forget_other_spaces(written: Sequence[tuple[SingleAgentEpisode, Item]]) -> N
 
     The environment continues with observations of that space, but those of another space are stored.
     """
-    by_space: dict[int, list[tuple[SingleAgentEpisode, Item]]] = {}
-    for pair in written:
-        space = pair[0].observation_space
+    by_space: dict[int, tuple[Space[Any], list[SingleAgentEpisode], list[Item]]] = {}
+    for episode, item in written:
+        space = episode.observation_space
         if space is not None:
-            by_space.setdefault(id(space), []).append(pair)
-    for pairs in by_space.values():
-        space = pairs[0][0].observation_space
-        if space is not None:
-            for position in _positions_outside(space, [item for _, item in pairs]):
-                pairs[position][0].observation_space = None
+            _, episodes, items = by_space.setdefault(id(space), (space, [], []))
+            episodes.append(episode)
+            items.append(item)
+    for space, episodes, items in by_space.values():
+        for position in _positions_outside(space, items):
+            episodes[position].observation_space = None
 
 
 def _positions_outside(space: Space[Any], items: list[Item]) -> list[int]:
     """Return the positions of the items that do not belong to `space`."""
-    if isinstance(space, spaces.Box) and {(type(item), getattr(item, "dtype", None)) for item in items} == {
-        (np.ndarray, space.dtype)
-    }:
-        # Without the message that an error has: there is a writer at each step, and it reads all of this.
-        rows = np.array(items)
-        if rows.shape[1:] == space.shape:
-            outside = ((rows < space.low) | (rows > space.high)).reshape(len(rows), -1)
-            return np.flatnonzero(outside.any(axis=1)).tolist() if outside.any() else []
+    # Without the message that an error has: there is a writer at each step, and it reads all of this.
+    if isinstance(space, spaces.Box):
+        rows = joined_rows(items)
+        if rows is not None and rows.dtype == space.dtype and rows.shape[1:] == space.shape:
+            outside = (rows < space.low) | (rows > space.high)
+            if not outside.item(outside.argmax()):  # the first that is outside, if there is one
+                return []
+            return np.flatnonzero(outside.reshape(len(rows), -1).any(axis=1)).tolist()
     if _belong(space, items):
         return []
     return [position for position, item in enumerate(items) if not _belong(space, [item])]
@@ -102,20 +103,21 @@ def _belong(space: Space[Any], items: list[Item]) -> bool:
     return True
 
 
-def check_place(piece: str, batch: Batch, episodes: Episodes) -> None:
+def check_place(piece: ConnectorV2, batch: Batch, episodes: Episodes) -> None:
     """Raise if `piece` runs in a learner pipeline or after observations were added to the batch."""
     check_is_runner(piece, episodes)
-    if has_column(batch, Columns.OBS):
+    if batch and has_column(batch, Columns.OBS):
         raise BatchError(
-            f"{piece}: found observations in the batch, expected none: what is written into the episodes would not reach them. "
-            f"Place this piece before all that write {Columns.OBS!r}."
+            f"{piece.name}: found observations in the batch, expected none: what is written into the episodes would not reach "
+            f"them. Place this piece before all that write {Columns.OBS!r}."
         )
 
 
-def check_is_runner(piece: str, episodes: Episodes) -> None:
+def check_is_runner(piece: ConnectorV2, episodes: Any) -> None:
     """Raise if `piece` runs in a learner pipeline."""
-    if isinstance(episodes, EpisodeList) and not episodes.is_current:
+    # `isinstance` is slow with abstract classes.
+    if EpisodeList in type(episodes).__mro__ and not episodes.is_current:
         raise PipelineError(
-            f"{piece}: found all steps of the episodes, as in a learner pipeline, expected the present moment: only the newest "
-            "observation is changed. Place this piece in the env-to-module pipeline; the learner reads what it wrote."
+            f"{piece.name}: found all steps of the episodes, as in a learner pipeline, expected the present moment: only the "
+            "newest observation is changed. Place this piece in the env-to-module pipeline; the learner reads what it wrote."
         )

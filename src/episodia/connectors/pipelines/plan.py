@@ -143,7 +143,8 @@ def _calling(piece: ConnectorV2, layout: Layout) -> Step:
 
     def call(run: Run) -> None:
         given, episodes = run.batch, run.episodes
-        run.given, run.at_episode = given.copy(), None
+        # The piece changes a dict of its own.
+        run.given, run.at_episode = given, None
         num_edits = 0 if episodes is None else episodes.num_edits
         if run.writes is not None:
             run.writes.begin(run)
@@ -153,6 +154,8 @@ def _calling(piece: ConnectorV2, layout: Layout) -> Step:
         elif type(given) is dict:
             run.batch = keyed = KeyedBatch(given)
             keyed.origin = run, ()
+        else:
+            run.given = given.copy()
         batch = run.batch
         made = piece(
             **{

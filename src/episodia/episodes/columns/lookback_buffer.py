@@ -555,7 +555,8 @@ class LookbackBuffer:
         """`set` with positional arguments, which is what the episodes' setters call."""
         if negative_is_lookback is not False:  # rejects objects that are not flags
             negative_is_lookback = indexing.as_flag(negative_is_lookback, "neg_index_as_lookback")
-        self._note_write()
+        if WRITTEN.get() is not None:
+            self._note_write()
         storage = self.storage
         if type(indices) is int:
             # Lists are measured in place: a call takes longer than the write.

@@ -144,6 +144,12 @@ class ListStorage(Storage):
             self.push = self.values.append
         return self.values
 
+    def push_row(self, item: Any) -> None:
+        """Add an item; to one that is read-only already, nothing is left to be done when it is read."""
+        self.push(item)
+        if type(item) is ndarray and not item.flags.writeable and self.num_frozen == len(self.values) - 1:
+            self.num_frozen += 1
+
     def _push_to_list(self, item: Any) -> None:
         self._list().append(item)
 

@@ -52,7 +52,8 @@ def columns_of(rows: Rows, column: str) -> list[LookbackBuffer]:
     Raises:
         EpisodeKeyError: If an episode with steps does not have it, or no episode has it.
     """
-    check_name(column)
+    if type(column) is not str:
+        check_name(column)
     if column in STORED:
         return list(map(STORED[column], rows))
     try:
@@ -286,19 +287,20 @@ def joined_latest(columns: Sequence[LookbackBuffer]) -> Any:
 
 
 def _latest_rows(columns: Sequence[LookbackBuffer]) -> Any:
-    """Return the last items if all are known to be arrays of one space, as they are while episodes run; else None.
+    """Return the last items if they are plain arrays, as they are while episodes run; else None.
 
-    A module acts on them at every step, so each column is checked once, and items are not checked.
+    A module acts on them at every step, so each column is checked once, and items are checked only where columns differ.
     """
-    space, items = columns[0].space, []
-    if columns[0].row_shape is None:
+    space, items, alike = columns[0].space, [], True
+    if columns[0].row_shape is None and space is not None:
         return None
     for column in columns:
         storage = column.storage
-        if type(storage) is not ListStorage or not storage.alike or column.space is not space:
+        if type(storage) is not ListStorage:
             return None
+        alike = alike and storage.alike and column.space is space
         items.append(storage.values[-1])
-    return joined_rows(items, alike=True)
+    return joined_rows(items, alike=alike and space is not None)
 
 
 def _latest_items(columns: Sequence[LookbackBuffer]) -> list[Any]:

@@ -57,13 +57,15 @@ class LaneWindow(Storage):
 
     def catch_up(self) -> None:
         """Append new rows to the column, which has a storage of its own."""
-        buffer, stop = self.buffer, len(self)
-        start = buffer.len_incl_lookback()
-        if type(buffer.storage) is ArrayStorage:
-            buffer.push_all(buffer.storage.admit_all(self.lend(slice(start, stop))))
-            return
-        for position in range(start, stop):
-            buffer.push(self.item(position))
+        buffer, storage, stop = self.buffer, self.buffer.storage, len(self)
+        if type(storage) is ArrayStorage:
+            buffer.push_all(storage.admit_all(self.lend(slice(len(storage), stop))))
+        elif type(storage) is ListStorage:
+            for position in range(len(storage.values), stop):
+                storage.push_row(self.item(position))
+        else:
+            for position in range(len(storage), stop):
+                buffer.push(self.item(position))
 
     def __len__(self) -> int:
         chunk = self._chunk
