@@ -24,14 +24,14 @@ from episodia.spaces import (
 from episodia.trees import array_from, describe, frozen, own, private, shortened
 from episodia.types import Item
 
-Admit: TypeAlias = Callable[[Any], Any]
+_Admit: TypeAlias = Callable[[Any], Any]
 Check: TypeAlias = Callable[[Any], None]
 
 
 # --- Admission -------------------------------------------------------------------------------------------------
 
 
-def admission(space: Space[Any]) -> Admit:
+def admission(space: Space[Any]) -> _Admit:
     """Return a function that checks an item against `space` and returns a private copy of it.
 
     Structure, shape and dtype are checked. Bounds are not (see `bounds_check`), because that costs more than storing.
@@ -44,7 +44,7 @@ def admission(space: Space[Any]) -> Admit:
     return _admission(space, "")
 
 
-def _admission(space: Space[Any], path: str) -> Admit:
+def _admission(space: Space[Any], path: str) -> _Admit:
     if isinstance(space, spaces.Dict):
         return _dict_admission(space, path)
     if isinstance(space, spaces.Tuple):
@@ -67,7 +67,7 @@ def _rejection(path: str, found: Any, expected: str, remedy: str) -> SpaceError:
     return SpaceError(f"{where}found {describe(found)}, expected {expected}. {remedy}")
 
 
-def _dict_admission(space: spaces.Dict, path: str) -> Admit:
+def _dict_admission(space: spaces.Dict, path: str) -> _Admit:
     children = tuple(
         (key, _admission(child, f"{path}[{key!r}]"), _free_types(child), *_rows_of(child))
         for key, child in space.spaces.items()
@@ -99,7 +99,7 @@ def _dict_admission(space: spaces.Dict, path: str) -> Admit:
     return admit
 
 
-def _tuple_admission(space: spaces.Tuple[Any], path: str) -> Admit:
+def _tuple_admission(space: spaces.Tuple[Any], path: str) -> _Admit:
     children = [_admission(child, f"{path}[{position}]") for position, child in enumerate(space.spaces)]
 
     def admit(item: Any) -> Any:
@@ -110,7 +110,7 @@ def _tuple_admission(space: spaces.Tuple[Any], path: str) -> Admit:
     return admit
 
 
-def _array_admission(space: Space[Any], path: str, fits: Callable[[np.dtype[Any]], bool]) -> Admit:
+def _array_admission(space: Space[Any], path: str, fits: Callable[[np.dtype[Any]], bool]) -> _Admit:
     shape, dtype = tuple(space.shape or ()), np.dtype(space.dtype)
 
     def admit(item: Any) -> Any:
@@ -164,7 +164,7 @@ def _as_declared(item: Any, dtype: np.dtype[Any], path: str, space: Space[Any]) 
     return cast if rounded or np.array_equal(cast, array) else array
 
 
-def _integer_admission(space: spaces.Discrete, path: str) -> Admit:
+def _integer_admission(space: spaces.Discrete, path: str) -> _Admit:
     def admit(item: Any) -> Any:
         if type(item) in _INTEGER_TYPES:
             return item
@@ -178,7 +178,7 @@ def _integer_admission(space: spaces.Discrete, path: str) -> Admit:
     return admit
 
 
-def _text_admission(space: spaces.Text, path: str) -> Admit:
+def _text_admission(space: spaces.Text, path: str) -> _Admit:
     def admit(item: Any) -> Any:
         if isinstance(item, str):
             return item

@@ -166,11 +166,11 @@ def fresh(item: Item) -> Item:
     if isinstance(item, list):
         return [fresh(value) for value in item]
     if isinstance(item, np.ndarray):
-        return fresh_objects(item) if item.dtype.hasobject else item[...]
+        return _fresh_objects(item) if item.dtype.hasobject else item[...]
     return item
 
 
-def fresh_objects(array: np.ndarray) -> np.ndarray:
+def _fresh_objects(array: np.ndarray) -> np.ndarray:
     """Return an object array with new containers in place of its own."""
     if SCALAR_TYPES.issuperset(map(type, array.flat)):
         return array[...]

@@ -24,23 +24,17 @@ time, so that a type checker lets you index and compute with an item freely.
 Info: TypeAlias = dict[str, Any]
 """What an environment reports beside an observation: values of any type by name."""
 
-EpisodeID: TypeAlias = str
-"""The id that all chunks of one episode share."""
-
 AgentID: TypeAlias = Hashable
 """The name of an agent in a multi-agent environment: most often a string or an integer."""
 
 ModuleID: TypeAlias = Hashable
 """The name of a module among several: most often a string."""
 
-# The keys of dicts by agent or module are `Any`, because key types are invariant: a `dict[str, ...]`, which is what most
-# users have, would not pass as a `dict[Hashable, ...]`.
-MultiAgentDict: TypeAlias = dict[Any, Item]
-"""One item per agent: `{agent_id: item}`."""
-
 Batch: TypeAlias = dict[str, Item]
 """The columns of one module: `{column: array}`."""
 
+# The keys of dicts by module are `Any`, because key types are invariant: a `dict[str, ...]`, which is what most users have,
+# would not pass as a `dict[Hashable, ...]`.
 ModuleBatch: TypeAlias = dict[Any, Batch]
 """The columns of each module: `{module_id: {column: array}}`."""
 

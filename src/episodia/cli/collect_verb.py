@@ -43,7 +43,7 @@ def _collect(options: argparse.Namespace) -> int:
         raise TrainingError(f"cannot make the environment {options.env!r}: {reason}") from error
     episodes: list[SingleAgentEpisode] = []
     try:
-        collect_randomly(env, episodes, num_episodes=options.episodes, seed=options.seed)
+        _collect_randomly(env, episodes, num_episodes=options.episodes, seed=options.seed)
     except KeyboardInterrupt:
         print(f"\nInterrupted; {len(episodes)} of {options.episodes} episodes were begun.", file=sys.stderr)
         code = INTERRUPTED
@@ -67,7 +67,7 @@ def _save(episodes: Sequence[SingleAgentEpisode], out: Path) -> None:
     )
 
 
-def collect_randomly(
+def _collect_randomly(
     env: gym.Env[Any, Any], episodes: list[SingleAgentEpisode], *, num_episodes: int, seed: int
 ) -> None:
     """Play `num_episodes` episodes with random actions, and append them to `episodes`.

@@ -45,7 +45,7 @@ OPTIONS = {
 WORKERS = ("num_runners", "num_learners", "engine", "address")
 NUM_STEPS = 100_000
 NUM_EPISODES = 100  # of an evaluation
-LONGEST_NAME = 100
+_LONGEST_NAME = 100
 SOLVED = 475.0  # the return at which gymnasium counts CartPole-v1 as solved
 
 
@@ -323,7 +323,7 @@ def _file_name(text: str) -> str:
     >>> _file_name("ppo-ALE/Pong-v5-0"), _file_name("my_games:Maze-v0")
     ('ppo-ALE-Pong-v5-0', 'my_games-Maze-v0')
     """
-    return re.sub(r"[^A-Za-z0-9._-]", "-", text)[:LONGEST_NAME]
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text)[:_LONGEST_NAME]
 
 
 def _free_folder(wanted: Path) -> Path:

@@ -35,7 +35,7 @@ class Getter(Protocol[Value_co]):
 
 
 # A declaration of a class: a value, or a property that returns the value.
-Declared: TypeAlias = Value_co | Getter[Value_co]
+_Declared: TypeAlias = Value_co | Getter[Value_co]
 
 
 class ConnectorV2(SpaceFlow, ABC):
@@ -97,15 +97,15 @@ class ConnectorV2(SpaceFlow, ABC):
         @property
         def changes_episodes(self) -> bool | None: ...
     else:
-        reads: Declared[Collection[str] | None] = None
-        writes: Declared[Collection[str] | None] = None
-        fills: Declared[Collection[str]] = frozenset()
-        alters: Declared[Collection[str] | None] = None
-        lookback: Declared[int] = 1
-        kind: Declared[Kind] = Kind.CAUSAL
-        is_stateful: Declared[bool] = False
-        writes_to_episodes: Declared[bool] = True
-        changes_episodes: Declared[bool | None] = None
+        reads: _Declared[Collection[str] | None] = None
+        writes: _Declared[Collection[str] | None] = None
+        fills: _Declared[Collection[str]] = frozenset()
+        alters: _Declared[Collection[str] | None] = None
+        lookback: _Declared[int] = 1
+        kind: _Declared[Kind] = Kind.CAUSAL
+        is_stateful: _Declared[bool] = False
+        writes_to_episodes: _Declared[bool] = True
+        changes_episodes: _Declared[bool | None] = None
 
     takes_items: ClassVar[bool] = False
 

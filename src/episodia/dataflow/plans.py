@@ -22,7 +22,7 @@ from episodia.learners.update_metrics import mean_of_updates
 from episodia.replay import ReplayBuffer, Sequences
 
 
-def share_of(group: RunnerGroup, num_timesteps: int) -> int:
+def _share_of(group: RunnerGroup, num_timesteps: int) -> int:
     """Return how many steps each runner plays so that all together play at least `num_timesteps`."""
     return ceil(num_timesteps / group.num_runners)
 
@@ -30,8 +30,8 @@ def share_of(group: RunnerGroup, num_timesteps: int) -> int:
 def shared(group: RunnerGroup, num_timesteps: int | None, num_episodes: int | None) -> dict[str, Any]:
     """Return what each runner plays so that all together play so many steps, or episodes."""
     if num_episodes is not None:
-        return {"num_episodes": share_of(group, num_episodes)}
-    return {"num_timesteps": share_of(group, 0 if num_timesteps is None else num_timesteps)}
+        return {"num_episodes": _share_of(group, num_episodes)}
+    return {"num_timesteps": _share_of(group, 0 if num_timesteps is None else num_timesteps)}
 
 
 def in_rounds(
@@ -138,7 +138,7 @@ def from_replay(
         then: What computes priorities where the runners are; None gives new steps the largest one.
         **wanted: Other arguments of a runner's `sample`.
     """
-    share = share_of(group, num_timesteps)
+    share = _share_of(group, num_timesteps)
     played = rollouts(group, mode, then=then, num_timesteps=share, **wanted)
     stored = (played if mode == "async" else played.flatten()).tap(store(*(own.buffer for own in shards)))
     learned = replay(shards, group, warm_up=ceil(warm_up / len(shards)), steps=lambda: group.num_steps)
@@ -167,7 +167,7 @@ def two_trainers(
         updates_per_step: The number of updates from replay for each step.
         **how: Arguments of `Learner.update`, for `learner`.
     """
-    share = share_of(group, num_timesteps)
+    share = _share_of(group, num_timesteps)
     for_both = rollouts(group, num_timesteps=share).flatten()
     first, second = duplicate(for_both)
     lists = first.combine(ConcatSteps(num_timesteps)).for_each(select_modules(*learner.modules))
@@ -202,7 +202,7 @@ def with_replay(  # noqa: PLR0913  # each is an independent choice
         draw: What a sample is made of; by default, stretches of 20 steps.
     """
     stretches = Sequences(20) if draw is None else draw
-    played = rollouts(group, num_timesteps=share_of(group, num_timesteps)).flatten().tap(store(buffer))
+    played = rollouts(group, num_timesteps=_share_of(group, num_timesteps)).flatten().tap(store(buffer))
     fresh = played.combine(ConcatSteps(num_timesteps))
     old = replayed_lists(buffer, num_replayed, stretches, warm_up=warm_up, lookback=learner.pipeline.lookback)
     lists = concurrently([fresh, old], weights=[1, replayed_per_round], name="with_replay")

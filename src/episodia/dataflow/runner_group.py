@@ -28,7 +28,7 @@ from episodia.errors import EngineError
 from episodia.interrupts import uninterrupted
 from episodia.modules import Module
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 _EVALUATIONS = 2**32  # a place that no runner has
 
@@ -347,7 +347,7 @@ class RunnerGroup:
                 self.on_delivery(delivery)
         return list(self._leaving)
 
-    def _given(self, deliveries: list[Delivery], value: Value) -> Value:
+    def _given(self, deliveries: list[Delivery], value: _Value) -> _Value:
         """Return `value`, and forget the deliveries behind it: an interrupt before this moment keeps them for the next call."""
         del self._leaving[: len(deliveries)]
         return value

@@ -11,10 +11,10 @@ from html import escape
 
 from episodia.trees import shortened
 
-LONGEST_TEXT = 120
+_LONGEST_TEXT = 120
 
 
-def text(value: str, longest: int = LONGEST_TEXT) -> str:
+def text(value: str, longest: int = _LONGEST_TEXT) -> str:
     """Return `value` as HTML, at most `longest` characters of it.
 
     >>> text("<b>"), text("x" * 100, 8)
@@ -37,7 +37,7 @@ def bytes_text(count: int) -> str:
     return f"{size:.4g} GB"
 
 
-def row(cells: Iterable[str], longest: int = LONGEST_TEXT) -> str:
+def row(cells: Iterable[str], longest: int = _LONGEST_TEXT) -> str:
     """Return a row of a table; `cells` are plain text, of which at most `longest` characters are shown."""
     return "<tr>" + "".join(f"<td style='{_CELL}'>{text(cell, longest)}</td>" for cell in cells) + "</tr>"
 
@@ -67,7 +67,7 @@ def table(titles: Sequence[str], rows: Iterable[str], hidden: str = "") -> str:
 
 def block(headline: str, *parts: str) -> str:
     """Return the HTML `parts` under the text `headline`; wide parts can be scrolled."""
-    return f"<div style='overflow-x:auto'><b>{text(headline, 2 * LONGEST_TEXT)}</b>{''.join(parts)}</div>"
+    return f"<div style='overflow-x:auto'><b>{text(headline, 2 * _LONGEST_TEXT)}</b>{''.join(parts)}</div>"
 
 
 # Leading spaces of a cell are indentation.

@@ -11,7 +11,7 @@ from episodia.env_runners.rollout.delayed_reward_chunks import joined
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.errors import EnvRunnerError
 
-Function: TypeAlias = Callable[..., Any]
+_Function: TypeAlias = Callable[..., Any]
 
 EVENTS = (
     "on_environment_created",
@@ -68,14 +68,14 @@ class Listeners:
 
     __slots__ = EVENTS
 
-    on_environment_created: tuple[Function, ...]
-    on_episode_created: tuple[Function, ...]
-    on_episode_start: tuple[Function, ...]
-    on_episode_step: tuple[Function, ...]
-    on_episode_end: tuple[Function, ...]
-    on_sample_end: tuple[Function, ...]
-    on_evaluate_start: tuple[Function, ...]
-    on_evaluate_end: tuple[Function, ...]
+    on_environment_created: tuple[_Function, ...]
+    on_episode_created: tuple[_Function, ...]
+    on_episode_start: tuple[_Function, ...]
+    on_episode_step: tuple[_Function, ...]
+    on_episode_end: tuple[_Function, ...]
+    on_sample_end: tuple[_Function, ...]
+    on_evaluate_start: tuple[_Function, ...]
+    on_evaluate_end: tuple[_Function, ...]
 
     def __init__(self, callbacks: Iterable[Any] = ()) -> None:
         """Sort the methods and functions of `callbacks` by event.
@@ -86,7 +86,7 @@ class Listeners:
         Raises:
             EnvRunnerError: If one of them is for no event at all, or has a function or a method for one that there is not.
         """
-        found: dict[str, list[Function]] = {event: [] for event in EVENTS}
+        found: dict[str, list[_Function]] = {event: [] for event in EVENTS}
         for callback in listed(callbacks):
             for event, function in _functions_of(callback):
                 found[event].append(_by_its_names(function))
@@ -105,7 +105,7 @@ def listed(callbacks: Any) -> list[Any]:
     return list(callbacks)
 
 
-def _functions_of(callback: Any) -> list[tuple[str, Function]]:
+def _functions_of(callback: Any) -> list[tuple[str, _Function]]:
     if isinstance(callback, Mapping):
         unknown = [event for event in callback if event not in EVENTS]
         if unknown:
@@ -131,7 +131,7 @@ def _functions_of(callback: Any) -> list[tuple[str, Function]]:
     return found
 
 
-def _by_its_names(function: Function) -> Function:
+def _by_its_names(function: _Function) -> _Function:
     """Return `function`, or one that passes only the keywords that it names."""
     try:
         parameters = inspect.signature(function).parameters.values()

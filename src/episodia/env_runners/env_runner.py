@@ -36,10 +36,10 @@ from episodia.modules.modes import mode
 from episodia.trees import describe
 
 # The kind of episodes that a runner returns.
-EpisodeKind = TypeVar("EpisodeKind", SingleAgentEpisode, MultiAgentEpisode)
+_EpisodeKind = TypeVar("_EpisodeKind", SingleAgentEpisode, MultiAgentEpisode)
 
 
-class EnvRunner(ABC, Generic[EpisodeKind]):
+class EnvRunner(ABC, Generic[_EpisodeKind]):
     """Plays in environments, and returns what happens as episodes. One thread may use it at a time.
 
     A kind of runner is a subclass that steps: it says what its pipelines are, plays until a goal is reached, and closes its
@@ -109,7 +109,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         """The `env` argument of callbacks that concern all environments."""
 
     @abstractmethod
-    def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[EpisodeKind]:
+    def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[_EpisodeKind]:
         """Play until `goal` is reached, and return finalized episodes. What was recorded outlives an exception.
 
         Args:
@@ -118,7 +118,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
             force_reset: Whether to begin new episodes everywhere.
         """
 
-    def _given(self, episodes: EpisodeList[EpisodeKind]) -> EpisodeList[EpisodeKind]:
+    def _given(self, episodes: EpisodeList[_EpisodeKind]) -> EpisodeList[_EpisodeKind]:
         """Return what `_play` has returned; up to the last moment, an interrupt lets the next call return it again."""
         return episodes
 
@@ -126,7 +126,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
     def _close_envs(self) -> None:
         """Close all environments; called once."""
 
-    def _evaluation_runner(self, num_episodes: int, seed: int) -> AbstractContextManager[EnvRunner[EpisodeKind]]:
+    def _evaluation_runner(self, num_episodes: int, seed: int) -> AbstractContextManager[EnvRunner[_EpisodeKind]]:
         """Return a runner with the same modules and environments of its own, open as long as the context."""
         raise EnvRunnerError(
             f"evaluate: found {type(self).__name__}, which has no environments for it; expected a kind of runner that can be "
@@ -188,7 +188,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         explore: bool | None = None,
         random_actions: bool = False,
         force_reset: bool = False,
-    ) -> EpisodeList[EpisodeKind]:
+    ) -> EpisodeList[_EpisodeKind]:
         """Play, and return finalized episodes.
 
         With `num_timesteps`, all environments step until there are at least so many steps: fewer than `num_envs` more, unless
@@ -229,7 +229,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
 
     def _sample(
         self, goal: Goal, explore: bool | None, *, random_actions: bool, force_reset: bool
-    ) -> EpisodeList[EpisodeKind]:
+    ) -> EpisodeList[_EpisodeKind]:
         explore = self.explore if explore is None else explore
         check_flags(explore=explore, random_actions=random_actions, force_reset=force_reset)
         with self._alone("sample"):
@@ -241,7 +241,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
             episodes = self._played(goal, how, force_reset=force_reset)
         return self._given(episodes)
 
-    def _played(self, goal: Goal, how: SampleMode, *, force_reset: bool) -> EpisodeList[EpisodeKind]:
+    def _played(self, goal: Goal, how: SampleMode, *, force_reset: bool) -> EpisodeList[_EpisodeKind]:
         started = perf_counter()
         try:
             with torch.no_grad(), mode(self.modules.values(), training=False):
@@ -270,7 +270,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
 
     def evaluate(
         self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None
-    ) -> EpisodeList[EpisodeKind]:
+    ) -> EpisodeList[_EpisodeKind]:
         """Play whole episodes beside all sampling, and return them.
 
         Environments, pipelines, their statistics and all random generators are others than those of `sample`: nothing of

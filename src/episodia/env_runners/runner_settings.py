@@ -65,7 +65,7 @@ class RunnerSettings:
         check_flags(explore=self.explore, ignore_terminations=self.ignore_terminations)
         if not isinstance(self.check_finite, str) or self.check_finite != "warn":
             check_flags(check_finite=self.check_finite)
-        check_timeout(self.step_timeout_s)
+        _check_timeout(self.step_timeout_s)
         known = multiprocessing.get_all_start_methods()
         checked_choice(EnvRunnerError, "runner", "async_context", self.async_context, known)
         checked_choice(EnvRunnerError, "runner", "on_env_error", self.on_env_error, ("drop", "truncate"))
@@ -182,7 +182,7 @@ def check_flags(**settings: Any) -> None:
         checked_flag(EnvRunnerError, "runner", name, value)
 
 
-def check_timeout(step_timeout_s: Any) -> None:
+def _check_timeout(step_timeout_s: Any) -> None:
     """Check how long a step may take.
 
     Raises:

@@ -150,7 +150,7 @@ def _is_mapping(modules: object) -> bool:
 
 
 # Copies of buffers, by module.
-Kept: TypeAlias = dict[str, list[Tensor]]
+_Kept: TypeAlias = dict[str, list[Tensor]]
 
 
 @final
@@ -168,7 +168,7 @@ class NetworkBuffers:
     def __init__(self, modules: Mapping[str, nn.Module]) -> None:
         self._modules = {module_id: module for module_id, module in modules.items() if _buffers(module)}
 
-    def kept(self, module_ids: Collection[str]) -> Kept:
+    def kept(self, module_ids: Collection[str]) -> _Kept:
         """Return copies of the buffers of these modules; modules without buffers are left out."""
         return {
             module_id: [buffer.clone() for buffer in _buffers(module)]
@@ -176,11 +176,11 @@ class NetworkBuffers:
             if module_id in module_ids
         }
 
-    def of(self, module_ids: Iterable[str]) -> Kept:
+    def of(self, module_ids: Iterable[str]) -> _Kept:
         """Return the buffers of these modules themselves."""
         return {key: _buffers(self._modules[key]) for key in module_ids}
 
-    def restore(self, kept: Kept, module_ids: Iterable[str] | None = None) -> None:
+    def restore(self, kept: _Kept, module_ids: Iterable[str] | None = None) -> None:
         """Copy `kept` back into the buffers of these modules, or of all."""
         for module_id in kept if module_ids is None else [each for each in module_ids if each in kept]:
             with torch.no_grad():

@@ -194,9 +194,9 @@ class Optimizers:
                     f"state of optimizers: found memories of {unknown}, expected only some of {own}. Load the state of a "
                     "learner with the same modules and optimizers."
                 )
-            usual = usual_shapes(partial(_made, config, learning_rate=1e-3), [self._parameters[name] for name in own])
+            usual = _usual_shapes(partial(_made, config, learning_rate=1e-3), [self._parameters[name] for name in own])
             for name, memory in part["parameters"].items():
-                check_memory(name, memory, usual[own.index(name)])
+                _check_memory(name, memory, usual[own.index(name)])
 
     def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Continue from `state`, see `check_state`."""
@@ -358,7 +358,7 @@ def _copied(value: Any) -> Any:
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
 
 
-def usual_shapes(
+def _usual_shapes(
     make: Callable[[list[Parameter]], torch.optim.Optimizer], parameters: Sequence[Parameter]
 ) -> list[Shapes]:
     """Return the shapes of an optimizer's memory of each parameter after one step, by the optimizer's own names.
@@ -367,7 +367,7 @@ def usual_shapes(
     it needs more than gradients, no shapes are expected.
 
     >>> sgd = lambda parameters: torch.optim.SGD(parameters, lr=0.0, momentum=0.9)
-    >>> usual_shapes(sgd, [Parameter(torch.zeros(3, 2))])
+    >>> _usual_shapes(sgd, [Parameter(torch.zeros(3, 2))])
     [{'momentum_buffer': (3, 2)}]
     """
     copies = [Parameter(torch.zeros_like(parameter)) for parameter in parameters]
@@ -393,13 +393,13 @@ def _shape(value: object) -> tuple[int, ...] | None:
     return () if isinstance(value, (int, float)) else None
 
 
-def check_memory(name: str, memory: object, usual: Shapes) -> None:
+def _check_memory(name: str, memory: object, usual: Shapes) -> None:
     """Check that `memory` can be an optimizer's memory of the parameter `name`.
 
     Raises:
         LearnerError: If an entry is missing, has another shape, or is neither a number nor a tensor.
 
-    >>> check_memory("w", {"momentum_buffer": torch.zeros(3, 2)}, {"momentum_buffer": (3, 2)})
+    >>> _check_memory("w", {"momentum_buffer": torch.zeros(3, 2)}, {"momentum_buffer": (3, 2)})
     """
     if (
         isinstance(memory, Mapping)

@@ -10,7 +10,7 @@ from episodia.errors import ModuleError
 from episodia.trees import describe
 
 # Takes over all views of a module, and returns whether it wants to be told of further changes.
-Follower: TypeAlias = Callable[[Mapping[str, Any]], bool]
+_Follower: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
 
 @final
@@ -28,9 +28,9 @@ class DeclaredViews(MutableMapping[str, Any]):
 
     def __init__(self, views: Mapping[str, Any]) -> None:
         self._views = dict(views)
-        self._followers: list[Follower] = []
+        self._followers: list[_Follower] = []
 
-    def follow(self, follower: Follower) -> None:
+    def follow(self, follower: _Follower) -> None:
         """Call `follower` with all views after each change, until it returns False."""
         self._followers.append(follower)
 

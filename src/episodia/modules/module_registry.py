@@ -18,7 +18,7 @@ from episodia.modules.networks.q_network import QNetwork
 from episodia.modules.protocol import Module
 from episodia.modules.rules import RandomModule
 
-ModuleClass = TypeVar("ModuleClass", bound=type)
+_ModuleClass = TypeVar("_ModuleClass", bound=type)
 
 
 @runtime_checkable
@@ -56,7 +56,7 @@ MODULES: Final[ClassRegistry[type]] = ClassRegistry(
 )
 
 
-def register_module(name: str) -> Callable[[ModuleClass], ModuleClass]:
+def register_module(name: str) -> Callable[[_ModuleClass], _ModuleClass]:
     """Return a class decorator that registers the class, so that its modules can be saved and loaded.
 
     The class takes `observation_space`, `action_space`, and the JSON values that `get_config()` returns, as keywords.
@@ -82,7 +82,7 @@ def register_module(name: str) -> Callable[[ModuleClass], ModuleClass]:
     """
     checked_registered_name(ModuleError, "register_module", name)
 
-    def registered(made: ModuleClass) -> ModuleClass:
+    def registered(made: _ModuleClass) -> _ModuleClass:
         given: object = made
         if not isinstance(given, type):
             raise ModuleError(f"register_module: found {given!r}, expected a class. Decorate the class of the module.")

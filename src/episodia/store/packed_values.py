@@ -28,7 +28,7 @@ from episodia.store.store_limits import MAX_VALUES_BYTES, MAX_VALUES_PARTS
 from episodia.trees import frozen
 
 #: What the bytes of packed values are aligned to.
-ALIGNMENT: Final = 16
+_ALIGNMENT: Final = 16
 _MARK: Final = "$"
 # Shorter lists stay lists; of strings or lists, those that take little memory.
 _LEAST_PACKED: Final = 4
@@ -70,7 +70,7 @@ def packed(value: object) -> bytes:
             f"at most {MAX_VALUES_BYTES}, with at most {MAX_VALUES_PARTS} strings, brackets and commas",
         )
     pieces = [len(content).to_bytes(8, "little") + content, *packer.contents]
-    return b"".join(piece + bytes(-len(piece) % ALIGNMENT) for piece in pieces)
+    return b"".join(piece + bytes(-len(piece) % _ALIGNMENT) for piece in pieces)
 
 
 def unpacked(content: bytes | memoryview, rows: Sequence[np.ndarray]) -> Any:
@@ -100,7 +100,7 @@ def _arrays(content: bytes | memoryview, start: int, forms: list[Any]) -> list[n
     arrays = []
     for name, shape in forms:
         kind = _checked_dtype(name, shape)
-        size, start = kind.itemsize * math.prod(shape), start + -start % ALIGNMENT
+        size, start = kind.itemsize * math.prod(shape), start + -start % _ALIGNMENT
         if size > len(content) - start:
             raise ValueError("an array beyond the end")
         arrays.append(array_in(content[start : start + size], kind, tuple(shape)))

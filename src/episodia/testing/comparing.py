@@ -43,7 +43,7 @@ def assert_same_items(found: Item, expected: Item) -> None:
     AssertionError: the items differ:
       ['position']: found float64[2], expected float32[2]
     """
-    raise_if_any("items", differences_of_items(found, expected, ""))
+    _raise_if_any("items", _differences_of_items(found, expected, ""))
 
 
 def assert_same_episode(
@@ -73,10 +73,10 @@ def assert_same_episode(
       observations: found 2 items, expected 0
     ...
     """
-    raise_if_any("episodes", differences_of_episodes(found, expected, ignore))
+    _raise_if_any("episodes", _differences_of_episodes(found, expected, ignore))
 
 
-def raise_if_any(what: str, differences: Iterator[str]) -> None:
+def _raise_if_any(what: str, differences: Iterator[str]) -> None:
     """Raise an AssertionError with the first lines of `differences`, if there are any."""
     lines = [line for line, _ in zip(differences, range(_MOST_DIFFERENCES), strict=False)]
     if lines:
@@ -86,7 +86,7 @@ def raise_if_any(what: str, differences: Iterator[str]) -> None:
 # --- Episodes -----------------------------------------------------------------------------------------------
 
 
-def differences_of_episodes(
+def _differences_of_episodes(
     found: SingleAgentEpisode, expected: SingleAgentEpisode, ignore: Collection[str]
 ) -> Iterator[str]:
     """Yield a line for every field in which two episodes differ."""
@@ -99,12 +99,12 @@ def differences_of_episodes(
     if "extra_model_outputs" not in ignore:
         yield from _extra_differences(found.extra_model_outputs, expected.extra_model_outputs)
     if "custom_data" not in ignore:
-        yield from differences_of_items(found.custom_data, expected.custom_data, "custom_data")
+        yield from _differences_of_items(found.custom_data, expected.custom_data, "custom_data")
     if "weights_version" not in ignore:
         yield from _version_differences(found, expected)
     if "times" not in ignore:
         for name in ("_start_time", "_last_step_time"):
-            yield from differences_of_items(getattr(found, name), getattr(expected, name), name)
+            yield from _differences_of_items(getattr(found, name), getattr(expected, name), name)
 
 
 def _column_differences(found: LookbackBuffer, expected: LookbackBuffer, name: str) -> Iterator[str]:
@@ -112,7 +112,7 @@ def _column_differences(found: LookbackBuffer, expected: LookbackBuffer, name: s
         ours, theirs = getattr(found, attribute), getattr(expected, attribute)
         if ours != theirs:
             yield f"{name}.{attribute}: found {ours!r}, expected {theirs!r}"
-    yield from differences_of_items(found.data, expected.data, name)
+    yield from _differences_of_items(found.data, expected.data, name)
 
 
 def _extra_differences(found: Mapping[str, LookbackBuffer], expected: Mapping[str, LookbackBuffer]) -> Iterator[str]:
@@ -134,7 +134,7 @@ def _version_differences(found: SingleAgentEpisode, expected: SingleAgentEpisode
 # --- Items --------------------------------------------------------------------------------------------------
 
 
-def differences_of_items(found: Item, expected: Item, path: str) -> Iterator[str]:
+def _differences_of_items(found: Item, expected: Item, path: str) -> Iterator[str]:
     """Yield a line for every place at which two nested values differ."""
     if isinstance(found, (np.ndarray, np.generic)) and isinstance(expected, (np.ndarray, np.generic)):
         yield from _array_differences(np.asarray(found), np.asarray(expected), path)
@@ -147,7 +147,7 @@ def differences_of_items(found: Item, expected: Item, path: str) -> Iterator[str
             yield _line(path, f"{len(found)} items", f"{len(expected)}")
             return
         for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-            yield from differences_of_items(ours, theirs, f"{path}[{position}]")
+            yield from _differences_of_items(ours, theirs, f"{path}[{position}]")
     elif not _same(found, expected):
         yield _line(path, describe(found), describe(expected))
 
@@ -157,7 +157,7 @@ def _dict_differences(found: dict[Any, Any], expected: dict[Any, Any], path: str
         yield _line(path, f"the keys {list(found)}", f"{list(expected)}")
         return
     for key, value in expected.items():
-        yield from differences_of_items(found[key], value, f"{path}[{key!r}]")
+        yield from _differences_of_items(found[key], value, f"{path}[{key!r}]")
 
 
 def _array_differences(found: np.ndarray, expected: np.ndarray, path: str) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _array_differences(found: np.ndarray, expected: np.ndarray, path: str) -> It
         yield _line(path, describe(found), describe(expected))
     elif found.dtype.hasobject:
         for place in np.ndindex(found.shape):
-            yield from differences_of_items(found[place], expected[place], f"{path}{list(place)}")
+            yield from _differences_of_items(found[place], expected[place], f"{path}{list(place)}")
     else:
         unequal = np.argwhere(~((found == expected) | (_is_nan(found) & _is_nan(expected))))
         if len(unequal):
@@ -238,7 +238,7 @@ def assert_same_multi_agent_episode(
     AssertionError: the multi-agent episodes differ:
       _hanging_actions_end['a']: found 5, expected 6
     """
-    raise_if_any("multi-agent episodes", _differences(found, expected, ignore))
+    _raise_if_any("multi-agent episodes", _differences(found, expected, ignore))
 
 
 def _differences(found: MultiAgentEpisode, expected: MultiAgentEpisode, ignore: Collection[str]) -> Iterator[str]:
@@ -251,11 +251,11 @@ def _differences(found: MultiAgentEpisode, expected: MultiAgentEpisode, ignore: 
         return
     for name in _HANGING:
         if name not in ignore:
-            yield from differences_of_items(getattr(found, name), getattr(expected, name), name)
+            yield from _differences_of_items(getattr(found, name), getattr(expected, name), name)
     if "custom_data" not in ignore:
-        yield from differences_of_items(found.custom_data, expected.custom_data, "custom_data")
+        yield from _differences_of_items(found.custom_data, expected.custom_data, "custom_data")
     if "times" not in ignore:
-        yield from differences_of_items(found.get_duration_s(), expected.get_duration_s(), "get_duration_s()")
+        yield from _differences_of_items(found.get_duration_s(), expected.get_duration_s(), "get_duration_s()")
     if found.get_agents_that_stepped() != expected.get_agents_that_stepped():
         yield (
             f"get_agents_that_stepped(): found {found.get_agents_that_stepped()}, "
@@ -270,10 +270,10 @@ def _agent_differences(
 ) -> Iterator[str]:
     if "env_t_to_agent_t" not in ignore:
         ours, theirs = (episode.env_t_to_agent_t[agent].data for episode in (found, expected))
-        yield from differences_of_items(ours, theirs, f"env_t_to_agent_t[{agent!r}]")
+        yield from _differences_of_items(ours, theirs, f"env_t_to_agent_t[{agent!r}]")
     if "module_for" not in ignore and found.module_for(agent) != expected.module_for(agent):
         yield f"module_for({agent!r}): found {found.module_for(agent)!r}, expected {expected.module_for(agent)!r}"
-    for line in differences_of_episodes(found.agent_episodes[agent], expected.agent_episodes[agent], ignore):
+    for line in _differences_of_episodes(found.agent_episodes[agent], expected.agent_episodes[agent], ignore):
         yield f"agent {agent!r}: {line}"
 
 

@@ -102,7 +102,7 @@ class Check:
         if self.law in self.family.without_inputs:
             inputs = []
         elif inputs:
-            inputs, error = smallest_failure(
+            inputs, error = _smallest_failure(
                 lambda fewer: self.law(self.subject, fewer), inputs, error, self.family.smaller
             )
         law = self.name.replace("_", " ")
@@ -204,7 +204,7 @@ _MOST_TRIES = 80
 _LONGEST_TEXT = 300
 
 
-def smallest_failure(
+def _smallest_failure(
     law: Callable[[Any], Any],
     inputs: Sequence[Any],
     error: Exception,
@@ -221,7 +221,7 @@ def smallest_failure(
     >>> def no_two_steps(episodes):
     ...     assert all(len(episode) < 2 for episode in episodes)
     >>> walk = SingleAgentEpisode(observations=[0, 1, 2, 3], actions=[5, 6, 7], rewards=[0, 0, 1], len_lookback_buffer=0)
-    >>> [len(episode) for episode in smallest_failure(no_two_steps, [walk, walk], AssertionError(), shorter)[0]]
+    >>> [len(episode) for episode in _smallest_failure(no_two_steps, [walk, walk], AssertionError(), shorter)[0]]
     [2]
     """
     found, tries = list(inputs), 0

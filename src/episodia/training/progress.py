@@ -13,7 +13,7 @@ from typing import Any, Self, TextIO, final
 
 from episodia.training.training import Record
 
-LINE_EVERY_S = 2.0
+_LINE_EVERY_S = 2.0
 _SHOWN = ("policy_loss", "value_loss", "entropy", "critic_loss", "q_value", "td_error")
 # Leaves room for the return and three metrics within 80 columns; no algorithm has more of those that are shown.
 _BAR = "{bar}| {n_fmt}/{total_fmt} {rate_fmt} {desc}"
@@ -72,7 +72,7 @@ class Progress:
     def _write(self, record: Record) -> None:
         speed = f"{record['steps_per_s']:,.0f} steps/s"
         self._say(f"step {int(record['steps']):>8,} of {self._steps:,}  {speed:>16}  {described(record)}")
-        self._next_s = time.monotonic() + LINE_EVERY_S
+        self._next_s = time.monotonic() + _LINE_EVERY_S
         self._last = None
 
     def _report_faults(self, record: Record) -> None:

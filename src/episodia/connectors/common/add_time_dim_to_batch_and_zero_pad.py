@@ -20,7 +20,7 @@ from episodia.errors import BatchError, PipelineError
 from episodia.modules.protocol import DeclaresSequenceLength, Modules
 
 # Default for modules that do not declare a sequence length.
-DEFAULT_MAX_SEQ_LEN = 20
+_DEFAULT_MAX_SEQ_LEN = 20
 
 
 # Key in `shared_data`, which both pipelines of a runner share; `RemoveSingleTsTimeRankFromBatch` reads it.
@@ -84,7 +84,7 @@ class AddTimeDimToBatchAndZeroPad(ColumnPiece):
 def max_seq_len_of(module: object, given: int | None) -> int:
     """Return the length of the sequences that `module` learns from."""
     declared = module.max_seq_len if isinstance(module, DeclaresSequenceLength) else None
-    return given or declared or DEFAULT_MAX_SEQ_LEN
+    return given or declared or _DEFAULT_MAX_SEQ_LEN
 
 
 def _add_time_axis(columns: MutableMapping[Any, Any], rows: EpisodeList) -> None:

@@ -21,7 +21,7 @@ from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.types import AgentID
 
 # Called with some agent episodes, what they have in common, and their places among all, None for all of them.
-ChangePart: TypeAlias = Callable[[EpisodeList, Part, np.ndarray | None], Ragged]
+_ChangePart: TypeAlias = Callable[[EpisodeList, Part, np.ndarray | None], Ragged]
 
 
 class ObservationPiece(ColumnPiece):
@@ -122,7 +122,7 @@ class ObservationChanger(ObservationPiece):
 
         return self.in_parts(rows, change, is_mapped=is_mapped)
 
-    def in_parts(self, rows: EpisodeList, change: ChangePart, *, is_mapped: bool) -> Ragged:
+    def in_parts(self, rows: EpisodeList, change: _ChangePart, *, is_mapped: bool) -> Ragged:
         """Return the rows that `change` makes of those of each part; the parts differ in their spaces."""
         given = self.input_spaces()
         if given is not None and not self.multi_agent:

@@ -46,7 +46,7 @@ class WriteObservationsToEpisodes(ColumnPiece):
             BatchError: If the batch has no observations.
             PipelineError: In a learner pipeline.
         """
-        check_is_runner(self, run.episodes)
+        _check_is_runner(self, run.episodes)
         if not has_column(run.batch, Columns.OBS):
             raise BatchError(
                 f"{self.name}: found no column {Columns.OBS!r} in the batch, expected one. Place this piece after the one that "
@@ -105,7 +105,7 @@ def _belong(space: Space[Any], items: list[Item]) -> bool:
 
 def check_place(piece: ConnectorV2, batch: Batch, episodes: Episodes) -> None:
     """Raise if `piece` runs in a learner pipeline or after observations were added to the batch."""
-    check_is_runner(piece, episodes)
+    _check_is_runner(piece, episodes)
     if batch and has_column(batch, Columns.OBS):
         raise BatchError(
             f"{piece.name}: found observations in the batch, expected none: what is written into the episodes would not reach "
@@ -113,7 +113,7 @@ def check_place(piece: ConnectorV2, batch: Batch, episodes: Episodes) -> None:
         )
 
 
-def check_is_runner(piece: ConnectorV2, episodes: Any) -> None:
+def _check_is_runner(piece: ConnectorV2, episodes: Any) -> None:
     """Raise if `piece` runs in a learner pipeline."""
     # `isinstance` is slow with abstract classes.
     if EpisodeList in type(episodes).__mro__ and not episodes.is_current:

@@ -57,20 +57,20 @@ class GaussianNoise(Exploration):
 
     def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
         def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
-            if not is_real(space, leaf):
+            if not _is_real(space, leaf):
                 return leaf
-            return with_noise(leaf, amount * self._rng.standard_normal(leaf.shape), self._ranges(space))
+            return _with_noise(leaf, amount * self._rng.standard_normal(leaf.shape), self._ranges(space))
 
         return change_actions(parts, noisy, actions)
 
 
-def is_real(space: Space[Any], actions: np.ndarray) -> bool:
+def _is_real(space: Space[Any], actions: np.ndarray) -> bool:
     """Return whether `actions` of `space` are floats of a `Box`."""
     # A module may return floats for a Box of integers; unsquashing rounds them.
     return isinstance(space, Box) and actions.dtype.kind == "f"
 
 
-def with_noise(actions: np.ndarray, noise: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _with_noise(actions: np.ndarray, noise: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Return `actions` plus `noise`, within `bounds`."""
     return within(actions + noise, *bounds).astype(actions.dtype, copy=False)
 
@@ -113,8 +113,8 @@ class UniformNoise(Exploration):
 
     def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
         def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
-            if not is_real(space, leaf):
+            if not _is_real(space, leaf):
                 return leaf
-            return with_noise(leaf, amount * self._rng.uniform(-1.0, 1.0, leaf.shape), self._ranges(space))
+            return _with_noise(leaf, amount * self._rng.uniform(-1.0, 1.0, leaf.shape), self._ranges(space))
 
         return change_actions(parts, noisy, actions)

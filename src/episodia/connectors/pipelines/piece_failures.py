@@ -27,7 +27,7 @@ def failure(
         error: The error of the piece. If a pipeline inside the piece raised it, the place is extended.
     """
     given = run.batch if run.given is None else run.given
-    if is_placed(error):
+    if _is_placed(error):
         path, place, detail = f"{piece.name}{SEPARATOR}{error.piece}", (position, *error.place), error.detail
         column, episode_id = error.column, error.episode_id
     else:
@@ -42,10 +42,10 @@ def failure(
 
 def cause_of(error: Exception) -> BaseException | None:
     """Return the original error of the piece."""
-    return error.__cause__ if is_placed(error) else error
+    return error.__cause__ if _is_placed(error) else error
 
 
-def is_placed(error: Exception) -> TypeGuard[ConnectorError]:
+def _is_placed(error: Exception) -> TypeGuard[ConnectorError]:
     """Return whether a pipeline raised `error`, and not the piece itself."""
     return isinstance(error, ConnectorError) and bool(error.place)
 

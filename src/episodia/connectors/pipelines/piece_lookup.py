@@ -122,10 +122,10 @@ def checked_name(name: object) -> str:
     return name
 
 
-def free_name(wanted: str, taken: Collection[str]) -> str:
+def _free_name(wanted: str, taken: Collection[str]) -> str:
     """Return `wanted`; if the name is taken, append the first free number from 2 on.
 
-    >>> free_name("Flatten", {"Flatten", "Flatten_2"})
+    >>> _free_name("Flatten", {"Flatten", "Flatten_2"})
     'Flatten_3'
     """
     name, number = wanted, 2
@@ -154,7 +154,7 @@ def names_for(pieces: Sequence[ConnectorV2], settled: Iterable[ConnectorV2]) -> 
             names[id(piece)] = piece.name
     for piece in pieces:
         if id(piece) not in names:
-            names[id(piece)] = free_name(type(piece).__name__, names.values())
+            names[id(piece)] = _free_name(type(piece).__name__, names.values())
     return [names[id(piece)] for piece in pieces]
 
 

@@ -50,12 +50,12 @@ def _row(place: Place) -> tuple[str, str, str, str]:
     piece, indent = place.piece, "  " * (len(place.indices) - 1)
     index = indent + str(place.index)
     if piece.inner_pieces is not None:
-        return index, indent + title_of(place), "", ""
-    flow = f"{columns_text(piece.reads)} -> {columns_text(piece.writes)}"
-    return index, indent + title_of(place), flow, ", ".join(facts_of(piece))
+        return index, indent + _title_of(place), "", ""
+    flow = f"{_columns_text(piece.reads)} -> {_columns_text(piece.writes)}"
+    return index, indent + _title_of(place), flow, ", ".join(facts_of(piece))
 
 
-def title_of(place: Place) -> str:
+def _title_of(place: Place) -> str:
     """Return the name of a piece, followed by its class if the two differ."""
     name, kind = place.path.rsplit(SEPARATOR, 1)[-1], type(place.piece).__name__
     return name if name == kind else f"{name}: {kind}"
@@ -75,7 +75,7 @@ def settings_text(piece: ConnectorV2, longest: int = _LONGEST_CELL) -> str:
     return shortened(", ".join(settings), longest)
 
 
-def columns_text(columns: Collection[str] | None) -> str:
+def _columns_text(columns: Collection[str] | None) -> str:
     """Return the names of columns; a question mark if they are not declared."""
     if columns is None:
         return "?"
@@ -134,11 +134,11 @@ class _Diagram:
     def _box(self, place: Place) -> str:
         if place.piece.inner_pieces is not None:
             inner = "".join(self.parts(place.indices))
-            return f"<div style='{_BOX}'><i>{text(title_of(place))}</i>{inner}</div>"
-        reads, writes = columns_text(place.piece.reads), columns_text(place.piece.writes)
+            return f"<div style='{_BOX}'><i>{text(_title_of(place))}</i>{inner}</div>"
+        reads, writes = _columns_text(place.piece.reads), _columns_text(place.piece.writes)
         facts = "".join(f"<br>{text(fact)}" for fact in facts_of(place.piece))
         inside = f"<small>reads {text(reads)}<br>writes {text(writes)}{facts}</small>"
-        return f"<div style='{_BOX}'>{folded(title_of(place), inside)}</div>"
+        return f"<div style='{_BOX}'>{folded(_title_of(place), inside)}</div>"
 
     def _made_by(self, place: Place) -> Columns:
         """Return the batch after a piece, or after the last piece of a pipeline."""

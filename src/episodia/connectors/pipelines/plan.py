@@ -122,12 +122,12 @@ def _compiled(pieces: Sequence[ConnectorV2], layout: Layout) -> list[Step | None
     is_last: bool = True
     for piece in reversed(pieces):
         is_last = layout.is_last and not steps
-        steps.append(column_form(piece, replace(layout, next_piece=next_piece, is_last=is_last)))
+        steps.append(_column_form(piece, replace(layout, next_piece=next_piece, is_last=is_last)))
         next_piece = None if steps[-1] is None else piece
     return steps[::-1]
 
 
-def column_form(piece: ConnectorV2, layout: Layout) -> Step | None:
+def _column_form(piece: ConnectorV2, layout: Layout) -> Step | None:
     """Return the column form of `piece`; None if there is no such form, or if a subclass overrides `__call__`."""
     mro = type(piece).__mro__
     called = next(index for index, kind in enumerate(mro) if "__call__" in vars(kind))

@@ -75,15 +75,15 @@ def _steps(declared: Any) -> str:
     return str(declared) if isinstance(declared, int) else "by its arguments"
 
 
-EXIT_OK = 0
-EXIT_PROBLEMS = 1
+_EXIT_OK = 0
+_EXIT_PROBLEMS = 1
 
 
 def list_connectors() -> int:
     """Print the installed connectors; return 1 if a plugin is broken or several connectors have one name."""
     listing = installed()
     sys.stdout.write(f"{listing}\n")
-    return EXIT_PROBLEMS if listing.problems else EXIT_OK
+    return _EXIT_PROBLEMS if listing.problems else _EXIT_OK
 
 
 def new_connector(options: Namespace) -> int:
@@ -92,4 +92,4 @@ def new_connector(options: Namespace) -> int:
     root = files[0].parent
     sys.stdout.write("".join(f"{path}\n" for path in files))
     sys.stdout.write(f'\nNext:\n  cd {root}\n  python -m pip install -e ".[test]"\n  python -m pytest\n')
-    return EXIT_OK
+    return _EXIT_OK

@@ -20,8 +20,8 @@ from episodia.errors import PipelineError
 from episodia.schedules import Schedule, decoded_schedule, encoded_schedule
 from episodia.types import Item
 
-PieceClass = TypeVar("PieceClass", bound=type[ConnectorV2])
-Pipeline = TypeVar("Pipeline", bound=ConnectorPipelineV2)
+_PieceClass = TypeVar("_PieceClass", bound=type[ConnectorV2])
+_Pipeline = TypeVar("_Pipeline", bound=ConnectorPipelineV2)
 
 # The loader, not the file, decides on which device a policy computes.
 _DEVICE = "device"
@@ -31,7 +31,7 @@ _DEVICE = "device"
 _ATTRIBUTES: dict[type[ConnectorV2], Mapping[str, str]] = {}
 
 
-def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], PieceClass]:
+def register_connector(name: str, **attributes: str) -> Callable[[_PieceClass], _PieceClass]:
     """Return a class decorator that registers a class of pieces, so that its pieces can be saved and loaded.
 
     Args:
@@ -57,7 +57,7 @@ def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], P
     """
     checked_registered_name(PipelineError, "register_connector", name)
 
-    def registered(made: PieceClass) -> PieceClass:
+    def registered(made: _PieceClass) -> _PieceClass:
         given: object = made
         if not (isinstance(given, type) and issubclass(given, ConnectorV2)):
             raise PipelineError(
@@ -209,7 +209,7 @@ def decoded_pieces(data: object, device: torch.device) -> list[ConnectorV2]:
     return [decoded_piece(inner, device) for inner in data]
 
 
-def decoded_pipeline(kind: type[Pipeline], data: dict[str, Any], device: torch.device) -> Pipeline:
+def decoded_pipeline(kind: type[_Pipeline], data: dict[str, Any], device: torch.device) -> _Pipeline:
     """Return the pipeline of this kind that `encoded_pipeline` turned into `data`.
 
     Raises:

@@ -26,7 +26,7 @@ def encoded_spaces(*spaces: Space[Any] | None) -> list[Any]:
     """
     data = [encode_space(space) for space in spaces]
     for space in data:
-        check_elements(num_elements(space))
+        _check_elements(_num_elements(space))
     return data
 
 
@@ -41,11 +41,11 @@ def decoded_spaces(data: Any) -> tuple[Space[Any] | None, Space[Any] | None]:
     """
     observation_space, action_space = data
     for space in (observation_space, action_space):
-        check_elements(num_elements(space))
+        _check_elements(_num_elements(space))
     return decode_space(observation_space), decode_space(action_space)
 
 
-def check_elements(found: int) -> None:
+def _check_elements(found: int) -> None:
     """Check that the number of elements of an observation or action is within the limit.
 
     Raises:
@@ -58,10 +58,10 @@ def check_elements(found: int) -> None:
         )
 
 
-def num_elements(space: Any) -> int:
+def _num_elements(space: Any) -> int:
     """Return the number of numbers and classes of an encoded space, without building the space.
 
-    >>> num_elements({"space": "MultiBinary", "n": [2, 3]})
+    >>> _num_elements({"space": "MultiBinary", "n": [2, 3]})
     6
     """
     kind = space.get("space") if isinstance(space, dict) else None
@@ -105,7 +105,7 @@ def _multi_discrete(space: dict[str, Any]) -> int:
 
 
 def _several(spaces: list[Any]) -> int:
-    return sum(map(num_elements, spaces))
+    return sum(map(_num_elements, spaces))
 
 
 _COUNTS: dict[Any, Callable[[dict[str, Any]], int]] = {
@@ -116,8 +116,8 @@ _COUNTS: dict[Any, Callable[[dict[str, Any]], int]] = {
     "Dict": lambda space: _several([child for _, child in space["spaces"]]),
     "Tuple": lambda space: _several(space["spaces"]),
     "OneOf": lambda space: _several(space["spaces"]),
-    "Sequence": lambda space: num_elements(space["feature_space"]),
-    "Graph": lambda space: num_elements(space["node_space"]) + num_elements(space["edge_space"]),
+    "Sequence": lambda space: _num_elements(space["feature_space"]),
+    "Graph": lambda space: _num_elements(space["node_space"]) + _num_elements(space["edge_space"]),
 }
 
 
@@ -133,10 +133,10 @@ def check_windows(pipeline: dict[str, Any]) -> None:
     """
     pieces = list(_pieces(pipeline))
     pairs = [part["spaces"] for part in (pipeline, *pieces) if "spaces" in part]
-    observations, actions = (max(num_elements(pair[side]) for pair in pairs) for side in (0, 1))
+    observations, actions = (max(_num_elements(pair[side]) for pair in pairs) for side in (0, 1))
     agents = max(_num_entries(pair[0]) for pair in pairs)
     beside = sum(map(_num_previous, pieces)) * (actions + agents)
-    check_elements((max(observations, actions, 1) + beside) * math.prod(map(_num_shown, pieces)))
+    _check_elements((max(observations, actions, 1) + beside) * math.prod(map(_num_shown, pieces)))
 
 
 def _pieces(pipeline: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from episodia.types import Item
 
 T = TypeVar("T")
 
-LeafFunction = Callable[[Space[Any], np.ndarray, Any], np.ndarray]
+_LeafFunction = Callable[[Space[Any], np.ndarray, Any], np.ndarray]
 
 
 class RowsOfSpace(NamedTuple):
@@ -119,7 +119,7 @@ class ActionSpaces:
         return space if found is None else found
 
 
-def change_actions(parts: list[RowsOfSpace], function: LeafFunction, actions: Item, masks: Any = None) -> Any:
+def change_actions(parts: list[RowsOfSpace], function: _LeafFunction, actions: Item, masks: Any = None) -> Any:
     """Return a column of actions with `function(space, actions, mask)` applied to each leaf.
 
     Args:
@@ -142,7 +142,7 @@ def _taken(batch: Any, rows: np.ndarray | None) -> Any:
     return map_batch(lambda leaf: None if leaf is None else leaf[rows], batch)
 
 
-def _mapped(function: LeafFunction, space: Space[Any], actions: Item, masks: Any, path: str) -> Any:
+def _mapped(function: _LeafFunction, space: Space[Any], actions: Item, masks: Any, path: str) -> Any:
     if isinstance(space, spaces.Dict):
         if not isinstance(actions, Mapping) or actions.keys() != space.spaces.keys():
             raise _other_actions(space, actions, path)

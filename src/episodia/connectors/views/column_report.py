@@ -14,7 +14,7 @@ from episodia.connectors.pipelines.pipeline_kinds import LearnerConnectorPipelin
 from episodia.connectors.views.add_views import AddViews
 
 # By column: the pieces, forward passes and losses that did something with it.
-ByColumn = Mapping[str, tuple[str, ...]]
+_ByColumn = Mapping[str, tuple[str, ...]]
 
 
 @final
@@ -37,14 +37,14 @@ class ColumnReport:
             the same.
     """
 
-    acting: ByColumn
-    training: ByColumn
+    acting: _ByColumn
+    training: _ByColumn
     dropped: Mapping[str, str]
     kept: Mapping[str, str]
-    missed: ByColumn
-    added: ByColumn = field(default_factory=dict)
-    overwritten: ByColumn = field(default_factory=dict)
-    deleted: ByColumn = field(default_factory=dict)
+    missed: _ByColumn
+    added: _ByColumn = field(default_factory=dict)
+    overwritten: _ByColumn = field(default_factory=dict)
+    deleted: _ByColumn = field(default_factory=dict)
     unrecorded: frozenset[str] = frozenset()
 
     @property

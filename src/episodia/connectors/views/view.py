@@ -20,7 +20,7 @@ from episodia.trees import describe, equal
 from episodia.types import Item
 
 # Columns whose current item is known when a module acts; items of all other columns arrive with the next step.
-KNOWN_WHEN_ACTING: Final = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *ORIGINS}) - AT_STEPS
+_KNOWN_WHEN_ACTING: Final = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *ORIGINS}) - AT_STEPS
 
 _RANGE = re.compile(r"\s*([+-]?\d+)\s*:\s*([+-]?\d+)\s*(?::\s*(\d+)\s*)?")
 
@@ -127,7 +127,7 @@ class View:
     @property
     def latest_when_acting(self) -> int:
         """The largest shift whose item is known when a module acts."""
-        return 0 if self.source in KNOWN_WHEN_ACTING else -1
+        return 0 if self.source in _KNOWN_WHEN_ACTING else -1
 
     @property
     def looks_ahead(self) -> bool:

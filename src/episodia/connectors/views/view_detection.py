@@ -29,7 +29,7 @@ from episodia.modules.protocol import Module, has_values
 from episodia.trees import map_batch
 
 # Columns of a train batch that are never dropped: later code relies on them.
-NEVER_DROPPED = {
+_NEVER_DROPPED = {
     Columns.REWARDS: "rewards are never dropped",
     Columns.TERMINATEDS: "flags are never dropped",
     Columns.TRUNCATEDS: "flags are never dropped",
@@ -275,8 +275,8 @@ class _Detection:
                     _note(training[name], place.path, name not in (place.piece.writes or ()))
         dropped, kept = {}, {}
         for name in (name for name, readers in training.items() if not readers):
-            if name in NEVER_DROPPED:
-                kept[name] = NEVER_DROPPED[name]
+            if name in _NEVER_DROPPED:
+                kept[name] = _NEVER_DROPPED[name]
             elif silent is not None:
                 kept[name] = f"{silent} does not declare what it reads"
             else:

@@ -69,7 +69,7 @@ class Gather:
             BatchError: If the shape of an item is unknown.
         """
         try:
-            from_space = default_fill(self.source, reader.space_of(self.source))
+            from_space = _default_fill(self.source, reader.space_of(self.source))
             fills = Fills(tuple(from_space if fill is None else fill for fill in self.fills))
             column = reader.windows(self.source, shifts=self.shifts, fills=fills, tail=tail, every=self.every)
             if column is None:
@@ -164,7 +164,7 @@ def _shared(places: Mapping[str, Iterable[int]]) -> frozenset[str]:
     return frozenset(shared)
 
 
-def default_fill(source: str, space: Space[Any] | None) -> Any:
+def _default_fill(source: str, space: Space[Any] | None) -> Any:
     """Return the default fill value for steps at which an episode has no item of `source`."""
     if space is not None:
         return _near_zero(ById(space))

@@ -19,13 +19,13 @@ def kill_process(node: str, pid: int) -> None:
     """Kill a process of Ray on a node; if it is gone, nothing happens."""
     ray = ray_module()
     if node == own_place()[0]:
-        kill_here(pid)
+        _kill_here(pid)
         return
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
-    ray.remote(kill_here).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote(pid)
+    ray.remote(_kill_here).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote(pid)
 
 
-def kill_here(pid: int) -> None:
+def _kill_here(pid: int) -> None:
     """Kill a process of Ray on this machine, but no other one that has got its id meanwhile."""
     with suppress(FileNotFoundError, ProcessLookupError):
         if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::"):

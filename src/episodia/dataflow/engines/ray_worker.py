@@ -82,7 +82,7 @@ class RayWorker(Worker):
     def __init__(self, actor: RayActor, make: Callable[[], Any]) -> None:
         self._actor = actor
         pickled = ray_module().cloudpickle.dumps(make)
-        actor.handle.make.remote(Sent(pickled, own_environments(), list(sys.path), torch.get_num_threads()))
+        actor.handle.make.remote(Sent(pickled, _own_environments(), list(sys.path), torch.get_num_threads()))
         self._open: list[RayCall] = []
         self._is_dead = False
 
@@ -126,7 +126,7 @@ class RayHandle:
         return _answer(self._ref)
 
 
-def own_environments() -> dict[str, bytes]:
+def _own_environments() -> dict[str, bytes]:
     """Return the environments that are registered here and do not come with gymnasium, pickled, by their ids."""
     pickled: dict[str, bytes] = {}
     for id_, spec in gym.registry.items():

@@ -19,7 +19,7 @@ from episodia.learners import GradientFunction, Learner, MeasuredGradients, Metr
 from episodia.types import Batch
 
 # What a module's load is.
-LOADS = ("steps", "agents", "modules")
+_LOADS = ("steps", "agents", "modules")
 
 
 class _Task(NamedTuple):
@@ -65,7 +65,7 @@ class GradientWorkers:
         max_restarts: int = 100,
     ) -> None:
         checked_whole(EngineError, "GradientWorkers", "num_workers", num_workers, 1)
-        self._by = checked_choice(EngineError, "GradientWorkers", "by", by, LOADS)
+        self._by = checked_choice(EngineError, "GradientWorkers", "by", by, _LOADS)
         self._learners = dict(learners)
         self._engine = engine
         self._timeout_s = None if engine.is_serial else call_timeout_s

@@ -16,7 +16,7 @@ from episodia.learners import Learner, MeasuredGradients, Metrics
 from episodia.learners.replay_updates import PRIORITY
 
 # Gradients, and how many steps of each module are behind them.
-Weighted: TypeAlias = "tuple[MeasuredGradients, Mapping[str, int]]"
+_Weighted: TypeAlias = "tuple[MeasuredGradients, Mapping[str, int]]"
 
 
 class HasWeights(Protocol):
@@ -79,17 +79,17 @@ def train_modules(learners: LearnsModules, group: RunnerGroup) -> Callable[[Epis
     return train
 
 
-def compute_gradients(learner: Learner) -> Callable[[EpisodeList[Any]], Weighted]:
+def compute_gradients(learner: Learner) -> Callable[[EpisodeList[Any]], _Weighted]:
     """Return a function that computes gradients of a list of episodes, and counts the steps behind them."""
 
-    def compute(episodes: EpisodeList[Any]) -> Weighted:
+    def compute(episodes: EpisodeList[Any]) -> _Weighted:
         batch = learner.batch_of(episodes)
         return learner.compute_gradients(batch), learner.num_steps_of(batch)
 
     return compute
 
 
-def apply_gradients(learner: Learner, group: RunnerGroup | None = None) -> Callable[[Sequence[Weighted]], Metrics]:
+def apply_gradients(learner: Learner, group: RunnerGroup | None = None) -> Callable[[Sequence[_Weighted]], Metrics]:
     """Return a function that takes one gradient step with the average of several gradients, weighted by their steps.
 
     Args:
@@ -97,7 +97,7 @@ def apply_gradients(learner: Learner, group: RunnerGroup | None = None) -> Calla
         group: The runners that get the new weights.
     """
 
-    def apply(gradients: Sequence[Weighted]) -> Metrics:
+    def apply(gradients: Sequence[_Weighted]) -> Metrics:
         found, steps = zip(*gradients, strict=True)
         metrics = learner.apply_gradients(found, weights=steps)
         learner.adapt(metrics)
@@ -119,13 +119,13 @@ class GradientsThere:
     def __init__(self, make_learner: Callable[[], Learner]) -> None:
         self._make_learner = make_learner
 
-    def __call__(self, runner: EnvRunner[Any]) -> Callable[[EpisodeList[Any], Statistics], Weighted]:
+    def __call__(self, runner: EnvRunner[Any]) -> Callable[[EpisodeList[Any], Statistics], _Weighted]:
         """Return what is made of the samples of `runner`: gradients for the weights that it has played with."""
         learner = self._make_learner()
         compute = compute_gradients(learner)
         runner.require_lookback(learner.pipeline.lookback)
 
-        def gradients(episodes: EpisodeList[Any], acted_with: Statistics) -> Weighted:
+        def gradients(episodes: EpisodeList[Any], acted_with: Statistics) -> _Weighted:
             _follow(learner, runner, acted_with)
             return compute(episodes)
 

@@ -302,7 +302,7 @@ def pieces_for_random_actions(module_to_env: ModuleToEnvPipeline) -> list[Connec
     return [place.piece for place in places if isinstance(place.piece, (ActionDecoder, NormalizeAndClipActions))]
 
 
-Owners = Sequence[tuple[int, Any]]
+_Owners = Sequence[tuple[int, Any]]
 
 
 def mask_of(episode: MultiAgentEpisode, agent: Any) -> Any:
@@ -322,7 +322,7 @@ def masks_to_act(episode: MultiAgentEpisode) -> list[Any]:
 
 def random_items(
     episodes: Sequence[MultiAgentEpisode],
-    owners: Owners,
+    owners: _Owners,
     space_of: Callable[[int, Any], Space[Any]],
     rng: np.random.Generator,
     real_range: Range | None,
@@ -344,23 +344,25 @@ def random_items(
     for space, rows in groups.values():
         masks = [mask_of(episodes[owners[row][0]], owners[row][1]) for row in rows]
         batched = None if any(mask is None for mask in masks) else stack(masks)
-        for row, item in zip(rows, rows_of(random_batch(space, len(rows), rng, real_range, batched)), strict=True):
+        for row, item in zip(rows, rows_of(_random_batch(space, len(rows), rng, real_range, batched)), strict=True):
             drawn[row] = item
     return drawn
 
 
-def random_batch(
+def _random_batch(
     space: Space[Any], count: int, rng: np.random.Generator, real_range: Range | None, masks: Any = None
 ) -> Any:
     """Return a batch of random actions, nested as `space` is; masks are nested in the same way.
 
-    >>> random_batch(spaces.Dict({"x": spaces.Discrete(2)}), 3, np.random.default_rng(0), None)
+    >>> _random_batch(spaces.Dict({"x": spaces.Discrete(2)}), 3, np.random.default_rng(0), None)
     {'x': array([1, 1, 1])}
     """
     if isinstance(space, spaces.Dict):
         masks = masks if isinstance(masks, dict) else {}
-        return {key: random_batch(child, count, rng, real_range, masks.get(key)) for key, child in space.spaces.items()}
+        return {
+            key: _random_batch(child, count, rng, real_range, masks.get(key)) for key, child in space.spaces.items()
+        }
     if isinstance(space, spaces.Tuple):
         children = zip(space.spaces, masks if isinstance(masks, tuple) else (None,) * len(space.spaces), strict=True)
-        return tuple(random_batch(child, count, rng, real_range, mask) for child, mask in children)
+        return tuple(_random_batch(child, count, rng, real_range, mask) for child, mask in children)
     return random_actions(space, (count,), rng, real_range, masks).astype(space.dtype, copy=False)

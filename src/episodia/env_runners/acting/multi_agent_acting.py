@@ -33,7 +33,7 @@ from episodia.trees import SCALAR_TYPES, map_batch, private
 
 _ACTIONS = frozenset({Columns.ACTIONS, Columns.ACTIONS_FOR_ENV})
 
-SpaceOf = Callable[[int, Any], Space[Any]]
+_SpaceOf = Callable[[int, Any], Space[Any]]
 
 
 @final
@@ -154,7 +154,7 @@ class MultiAgentActor:
     def act(
         self,
         episodes: Sequence[MultiAgentEpisode],
-        space_of: SpaceOf,
+        space_of: _SpaceOf,
         *,
         explore: bool,
         at_random: bool,
@@ -200,7 +200,7 @@ class MultiAgentActor:
         return outputs
 
     def _at_random(
-        self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf
+        self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode], space_of: _SpaceOf
     ) -> list[Choice]:
         """Return random actions in place of the outputs of modules; states and masks are kept."""
         real_range, decoder = self._real_range(), decoder_of(self.module_to_env)
@@ -230,7 +230,7 @@ class MultiAgentActor:
             if masks is not None and Columns.ACTION_MASK not in columns:
                 columns[Columns.ACTION_MASK] = masks[:, None] if self._stateful.get(module_id) else masks
 
-    def _without_modules(self, episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf) -> list[Choice]:
+    def _without_modules(self, episodes: Sequence[MultiAgentEpisode], space_of: _SpaceOf) -> list[Choice]:
         """Draw actions in the units of the environment."""
         owners = EpisodeList(episodes).current().row_owners()
         choices = [Choice({}, {}, dict) for _ in episodes]

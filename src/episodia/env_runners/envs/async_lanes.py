@@ -384,7 +384,7 @@ class AsyncLanes(AsyncVectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """End all workers: those that listen by themselves, all others by force."""
-        end_workers([self], by_force=terminate)
+        _end_workers([self], by_force=terminate)
 
 
 # --- The end ----------------------------------------------------------------------------------------------------------
@@ -394,14 +394,14 @@ def close(*envs: VectorEnv[Any, Any, Any], by_force: bool = False) -> None:
     """Close `envs`, whatever state they are in; the workers of all of them end at the same time, and none is left behind."""
     running = [env.unwrapped for env in envs if isinstance(env.unwrapped, AsyncVectorEnv) and not env.unwrapped.closed]
     # gymnasium's own way waits for ever for workers that hang, and stops at the first one that is gone.
-    end_workers(running, by_force=by_force)
+    _end_workers(running, by_force=by_force)
     for ready in running:
         ready.closed = True
     for env in envs:
         env.close()
 
 
-def end_workers(envs: Sequence[AsyncVectorEnv], *, by_force: bool) -> None:
+def _end_workers(envs: Sequence[AsyncVectorEnv], *, by_force: bool) -> None:
     """End the processes of `envs`: those that listen by themselves, unless by force, and all others."""
     pipes: list[Any] = [pipe for env in envs for pipe in env.parent_pipes]
     pipes = [pipe for pipe in pipes if pipe is not None]  # gymnasium puts None where a worker has failed

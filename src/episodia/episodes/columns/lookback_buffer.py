@@ -211,7 +211,7 @@ class LookbackBuffer:
 
         The form of the buffer stays: open or finalized. The lookback becomes shorter if there are fewer items than that.
         """
-        items = as_items(new_data)
+        items = _as_items(new_data)
         self._note_write()
         storage: Storage
         if self.storage.holds_objects:
@@ -414,7 +414,7 @@ class LookbackBuffer:
 
     def extend(self, items: Item) -> None:
         """Add copies of several items: a list of them, or arrays with time as the first axis."""
-        items = as_items(items)
+        items = _as_items(items)
         if self._space is not None and not self.storage.holds_objects:
             items = [self.admit(item) for item in items]
         self.storage.push_all(self.storage.admit_all(items))
@@ -566,7 +566,7 @@ class LookbackBuffer:
                 storage.put(position, self._inside([new_data])[0] if self.finalized else new_data)
                 return
         positions, single = self._positions_to_set(indices, negative_is_lookback)
-        items = [new_data] if single else as_items(new_data)
+        items = [new_data] if single else _as_items(new_data)
         if len(items) != len(positions):
             raise EpisodeIndexError(
                 f"found {len(items)} items to set at {len(positions)} places ({indices!r}), expected "
@@ -714,7 +714,7 @@ def _sum(leaf: Any, number: Any) -> Any:
     raise EpisodeError(f"cannot add {number!r}: found {describe(leaf)} in the buffer, expected numbers.")
 
 
-def as_items(data: Item) -> list[Any]:
+def _as_items(data: Item) -> list[Any]:
     """Return a list of items: `data` itself, or the rows of its arrays."""
     if isinstance(data, list):
         return data

@@ -117,7 +117,7 @@ class ListStorage(Storage):
         rows = joined_rows(items) if items else None
         if rows is not None:
             return cls(frozen(rows), nested=False)
-        if are_scalars(items):
+        if _are_scalars(items):
             return cls(list(items), nested=False)
         mine = [private(item) for item in items]
         return cls(mine, nested=may_nest(mine))
@@ -226,7 +226,7 @@ class ListStorage(Storage):
         return shared
 
 
-def are_scalars(items: Sequence[Any]) -> bool:
+def _are_scalars(items: Sequence[Any]) -> bool:
     """Tell whether all `items` are immutable leaves, which need no copy."""
     # Most columns have items of one type, and counting is faster than making a set.
     if items and type(items[0]) in SCALAR_TYPES and countOf(map(type, items), type(items[0])) == len(items):

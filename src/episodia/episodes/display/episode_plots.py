@@ -56,7 +56,7 @@ def plot(episode: SingleAgentEpisode, columns: Sequence[str], ax: Any) -> Any:
         axes.set_ylabel(plotting.plain(panel.title))
         if panel.is_frames:
             [(_, frames)] = panel.parts
-            draw_frames(axes, frames, panel.first_t, now=episode.t_started, ending=ending_of(episode))
+            _draw_frames(axes, frames, panel.first_t, now=episode.t_started, ending=ending_of(episode))
         else:
             _draw_lines(axes, panel)
             mark_time(axes, episode.t_started - episode.observations.lookback, episode.t_started, episode.t)
@@ -223,7 +223,7 @@ def pictures(frames: np.ndarray) -> np.ndarray:
     return np.clip(np.nan_to_num((values - low) / ((high - low) or 1.0)), 0.0, 1.0)
 
 
-def draw_frames(axes: Any, column: np.ndarray, first_t: int, *, now: int, ending: str) -> None:
+def _draw_frames(axes: Any, column: np.ndarray, first_t: int, *, now: int, ending: str) -> None:
     """Draw some frames of `column` side by side, the first and the last among them, with their time steps below.
 
     Args:

@@ -357,7 +357,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         """Return for each agent episode the position of the episode that it is part of, and its agent."""
         if not self.is_multi_agent:
             return [(position, row.agent_id) for position, row in enumerate(self._episodes)]
-        return agents_in(self._episodes, to_act=self.is_current)
+        return _agents_in(self._episodes, to_act=self.is_current)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -693,7 +693,7 @@ def are_multi_agent(episodes: list[Any]) -> bool:
     return kinds == {True}
 
 
-def agents_in(episodes: list[MultiAgentEpisode], *, to_act: bool) -> list[tuple[int, Any]]:
+def _agents_in(episodes: list[MultiAgentEpisode], *, to_act: bool) -> list[tuple[int, Any]]:
     """Return the agents of each multi-agent episode, or those that are to act, after the position of the episode."""
     found: list[tuple[int, Any]] = []
     for position, episode in enumerate(episodes):

@@ -82,7 +82,7 @@ def latest(rows: Rows, column: str) -> Any:
     """
     columns = columns_of(rows, column)
     try:
-        return joined_latest(columns)
+        return _joined_latest(columns)
     except IndexError:
         check_started(rows, column, columns)
         raise
@@ -144,7 +144,7 @@ def preceding(columns: list[LookbackBuffer], counts: list[int], t_started: np.nd
     lookbacks = [buffer.lookback for buffer in columns]
     check_kept(np.array(lookbacks, np.int64), t_started)
     starts = [lookback - 1 for lookback in lookbacks]
-    return joined_with_first(columns, starts, list(map(add, starts, counts)), first)
+    return _joined_with_first(columns, starts, list(map(add, starts, counts)), first)
 
 
 def with_item_at(places: np.ndarray, item: Item, values: Item) -> Any:
@@ -183,16 +183,16 @@ def values_and_places(
     """
     lookbacks = np.array([buffer.lookback for buffer in columns], np.int64)
     sizes = [buffer.len_incl_lookback() for buffer in columns]
-    starts = first_needed(shifts, sizes) if at_end else [0] * len(sizes)
+    starts = _first_needed(shifts, sizes) if at_end else [0] * len(sizes)
     # An empty list would be taken for floats.
     past = lookbacks - np.array(starts, np.int64)
     return joined(columns, starts, sizes), past, np.array(sizes, np.int64) - lookbacks
 
 
-def first_needed(shifts: Sequence[int], sizes: list[int]) -> list[int]:
+def _first_needed(shifts: Sequence[int], sizes: list[int]) -> list[int]:
     """Return the position in each column before which a window at its end does not reach.
 
-    >>> first_needed([-2, 0], [10, 2])
+    >>> _first_needed([-2, 0], [10, 2])
     [7, 0]
     """
     # One more than the farthest shift: columns of steps end one earlier than those of observations.
@@ -245,7 +245,7 @@ def joined_whole(columns: Sequence[LookbackBuffer], counts: list[int]) -> Any:
     return concatenated(arrays)
 
 
-def joined_with_first(columns: Sequence[LookbackBuffer], starts: list[int], stops: list[int], first: Item) -> Any:
+def _joined_with_first(columns: Sequence[LookbackBuffer], starts: list[int], stops: list[int], first: Item) -> Any:
     """Return what `joined` does, with the item `first` in front of each column whose start is -1."""
     parts = _parts(columns, [max(start, 0) for start in starts], stops)
     parts = [_from_items(part, columns[0]) if type(part) is list and part else part for part in parts]
@@ -278,7 +278,7 @@ def _parts(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequ
     return [storage.lend(slice(start, stop)) for storage, start, stop in zip(storages, starts, stops, strict=True)]
 
 
-def joined_latest(columns: Sequence[LookbackBuffer]) -> Any:
+def _joined_latest(columns: Sequence[LookbackBuffer]) -> Any:
     """Return the last item of each column, as one batch."""
     if not columns:
         return np.empty(0)

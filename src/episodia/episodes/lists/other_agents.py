@@ -174,7 +174,7 @@ def _joined_items(parts: list[tuple[LookbackBuffer, int, int] | np.ndarray]) -> 
 
 
 # Called with an agent and its episode, returns another agent of that episode; None for no agent.
-AgentOf = Callable[[Any, MultiAgentEpisode], Any]
+_AgentOf = Callable[[Any, MultiAgentEpisode], Any]
 
 
 @final
@@ -189,7 +189,7 @@ class OtherAgents:
         agent_of: At whom they look.
     """
 
-    def __init__(self, episodes: EpisodeList, module_id: Any, agent_of: AgentOf) -> None:
+    def __init__(self, episodes: EpisodeList, module_id: Any, agent_of: _AgentOf) -> None:
         owners = episodes.row_owners()
         self._is_current = episodes.is_current
         self._looking: list[tuple[MultiAgentEpisode, Any, Any]] = []

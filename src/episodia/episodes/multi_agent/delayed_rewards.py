@@ -12,10 +12,10 @@ from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpiso
 Episode = SingleAgentEpisode | MultiAgentEpisode
 
 # The episode of one agent, and how many steps of its own before the end: `get_rewards(-age)`.
-Due = tuple[SingleAgentEpisode, int]
+_Due = tuple[SingleAgentEpisode, int]
 
 
-def due_steps(episode: Episode, delay: int) -> Iterator[Due]:
+def due_steps(episode: Episode, delay: int) -> Iterator[_Due]:
     """Yield the steps whose reward is to be set at the present moment, the oldest of an agent first.
 
     That is the step that became `delay` ticks old with the last one, or that was completed just now and is older. When an
@@ -43,7 +43,7 @@ def due_steps(episode: Episode, delay: int) -> Iterator[Due]:
                     yield single, age
 
 
-def open_steps(episode: Episode, delay: int) -> Iterator[Due]:
+def open_steps(episode: Episode, delay: int) -> Iterator[_Due]:
     """Yield the steps of a running episode whose turn is still to come, the oldest of an agent first."""
     if isinstance(episode, SingleAgentEpisode):
         for age in range(min(delay, episode.t), 0, -1):

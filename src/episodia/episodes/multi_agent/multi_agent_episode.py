@@ -34,7 +34,7 @@ from episodia.types import AgentID, ModuleID
 AgentToModule: TypeAlias = Callable[[AgentID, "MultiAgentEpisode"], ModuleID]
 
 
-def to_default_module(agent_id: AgentID, episode: MultiAgentEpisode) -> ModuleID:  # noqa: ARG001  # the signature
+def _to_default_module(agent_id: AgentID, episode: MultiAgentEpisode) -> ModuleID:  # noqa: ARG001  # the signature
     """Let one module act for all agents."""
     return DEFAULT_MODULE_ID
 
@@ -127,7 +127,7 @@ class MultiAgentEpisode:
         self.observation_space = construction.as_spaces("observation_space", observation_space, where)
         self.action_space = construction.as_spaces("action_space", action_space, where)
         self.agent_to_module_mapping_fn: AgentToModule = construction.as_mapping_function(
-            agent_to_module_mapping_fn, to_default_module, where
+            agent_to_module_mapping_fn, _to_default_module, where
         )
         self.missing_final_observation: MissingFinalObservation = construction.as_policy(
             "missing_final_observation", missing_final_observation, ("error", "repeat"), where

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from episodia.episodes.recorder.recorded_chunk import Chunk
 
 # Leaves of the nesting are numbers: positions in the list of leaves.
-Nesting: TypeAlias = Any
+_Nesting: TypeAlias = Any
 
 _ARRAY_KINDS = "biufcmM"
 _LARGE_ROW = 1024  # bytes
@@ -64,7 +64,7 @@ class RecorderColumn:
     __slots__ = ("_nesting", "is_leaf", "is_plain", "is_track", "leaves", "name", "rules", "space", "written")
 
     def __init__(
-        self, name: str, space: Space[Any] | None, nesting: Nesting, leaves: list[Leaf], *, is_track: bool
+        self, name: str, space: Space[Any] | None, nesting: _Nesting, leaves: list[Leaf], *, is_track: bool
     ) -> None:
         self.name = name
         self.space = space
@@ -246,7 +246,7 @@ def _objects(leaf: Leaf, value: Any, count: int, where: str) -> list[Any]:
 # --- The nesting ----------------------------------------------------------------------------------------------------
 
 
-def _nesting_of(space: Space[Any] | None, batch: Any, path: str, leaves: list[Leaf]) -> Nesting:
+def _nesting_of(space: Space[Any] | None, batch: Any, path: str, leaves: list[Leaf]) -> _Nesting:
     """Return the nesting of `batch`, and append its leaves to `leaves`."""
     if isinstance(space, spaces.Dict) or (space is None and isinstance(batch, Mapping)):
         children = dict.fromkeys(batch) if space is None else dict(space.spaces)
@@ -286,7 +286,7 @@ def _leaf_of(space: Space[Any] | None, value: Any, path: str) -> Leaf:
     return Leaf(path, array.dtype, array.shape[1:], own)
 
 
-def _collect(nesting: Nesting, batch: Any, found: list[Any], path: str) -> None:
+def _collect(nesting: _Nesting, batch: Any, found: list[Any], path: str) -> None:
     """Append the leaves of `batch` to `found`, in the order of `nesting`."""
     if isinstance(nesting, dict):
         if not isinstance(batch, Mapping) or batch.keys() != nesting.keys():
@@ -306,7 +306,7 @@ def _collect(nesting: Nesting, batch: Any, found: list[Any], path: str) -> None:
         found.append(batch)
 
 
-def _rebuilt(nesting: Nesting, leaves: list[Any]) -> Any:
+def _rebuilt(nesting: _Nesting, leaves: list[Any]) -> Any:
     if isinstance(nesting, dict):
         return {key: _rebuilt(child, leaves) for key, child in nesting.items()}
     if isinstance(nesting, tuple):

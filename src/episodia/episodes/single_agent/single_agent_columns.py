@@ -162,7 +162,7 @@ def check_lengths(episode: SingleAgentEpisode) -> None:
         )
 
 
-def array_columns(episode: SingleAgentEpisode) -> list[tuple[str, LookbackBuffer]]:
+def _array_columns(episode: SingleAgentEpisode) -> list[tuple[str, LookbackBuffer]]:
     """Return the columns that become arrays, all but the infos, with their names.
 
     Pairs, because an extra model output may be called "rewards" too.
@@ -188,7 +188,7 @@ def are_finalized(episode: SingleAgentEpisode) -> bool:
 def stacked(episode: SingleAgentEpisode) -> list[Storage]:
     """Return what the columns of the finalized episode would be stored in, checked, without changing `episode`."""
     storages = []
-    for name, column in array_columns(episode):
+    for name, column in _array_columns(episode):
         try:
             storage = column.stacked()
             column.check_bounds(storage)
@@ -200,7 +200,7 @@ def stacked(episode: SingleAgentEpisode) -> list[Storage]:
 
 def adopt_stacked(episode: SingleAgentEpisode, storages: list[Storage]) -> None:
     """Make `episode` finalized, on what `stacked` returned; this cannot fail."""
-    for (_, column), storage in zip(array_columns(episode), storages, strict=True):
+    for (_, column), storage in zip(_array_columns(episode), storages, strict=True):
         column.adopt_stacked(storage)
     episode.infos.adopt_stacked(episode.infos.stacked())
 
@@ -209,7 +209,7 @@ def move_to_lookback(episode: SingleAgentEpisode, steps: int, t_started: int) ->
     """Make the first `steps` steps the past of a chunk that starts at time step `t_started`."""
     steps = min(steps, episode.rewards.len_incl_lookback())
     episode.infos.lookback = steps
-    for _, column in array_columns(episode):
+    for _, column in _array_columns(episode):
         column.lookback = steps
     episode.t_started = t_started
     episode.t = t_started + len(episode.rewards)

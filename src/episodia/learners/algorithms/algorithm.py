@@ -19,7 +19,7 @@ from episodia.learners.losses.loss import LossInputs, LossOutputs
 from episodia.learners.optimizers import OptimizerConfig
 from episodia.modules import Module
 
-ON_NON_FINITE = ("skip", "raise")
+_ON_NON_FINITE = ("skip", "raise")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class AlgorithmConfig(ABC):
         # Tuples, because lists could change later.
         object.__setattr__(self, "optimizers", tuple(optimizers))
         object.__setattr__(self, "gradient_processors", tuple(processors))
-        checked_choice(LearnerError, where, "on_non_finite", self.on_non_finite, ON_NON_FINITE)
+        checked_choice(LearnerError, where, "on_non_finite", self.on_non_finite, _ON_NON_FINITE)
 
     @abstractmethod
     def targets(self, device: torch.device) -> list[ConnectorV2]:

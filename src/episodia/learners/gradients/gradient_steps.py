@@ -62,7 +62,7 @@ class GradientSteps:
         if not keep_finite(self._processors):
             bad |= not_finite({}, norms_of(final_ones))
         if bad and self._raises:
-            raise non_finite_error(bad)
+            raise _non_finite_error(bad)
         has_stepped = self._step({key: found for key, found in pairs.items() if key not in bad}, final_ones)
         return Taken(_without(bad, read), _without(bad, norms), len(bad), has_stepped)
 
@@ -96,7 +96,7 @@ def _without(module_ids: Collection[str], numbers: Mapping[str, float]) -> dict[
     return {module_id: number for module_id, number in numbers.items() if module_id not in module_ids}
 
 
-def non_finite_error(bad: Mapping[str, str]) -> NonFiniteError:
+def _non_finite_error(bad: Mapping[str, str]) -> NonFiniteError:
     """Return the error for these modules and descriptions."""
     found = ", ".join(f"{what} for {module_id!r}" for module_id, what in bad.items())
     return NonFiniteError(

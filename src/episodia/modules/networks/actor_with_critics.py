@@ -24,7 +24,7 @@ from episodia.modules.networks.layers import called, check_size, check_sizes, li
 from episodia.modules.networks.trunk import observations_of
 from episodia.types import Batch, Item
 
-POLICIES = ("deterministic", "stochastic")
+_POLICIES = ("deterministic", "stochastic")
 
 
 @names_nearest_argument
@@ -65,7 +65,7 @@ class ActorWithCritics(ActingNetwork):
         shared: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        self_policy = checked_choice(ModuleError, "actor with critics", "policy", policy, POLICIES)
+        self_policy = checked_choice(ModuleError, "actor with critics", "policy", policy, _POLICIES)
         super().__init__(observation_space, action_space, _spec(action_space, self_policy))
         self.policy = self_policy
         self.hidden = check_sizes("hidden", hidden)

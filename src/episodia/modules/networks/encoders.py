@@ -21,10 +21,10 @@ from episodia.spaces import short_name
 from episodia.types import Item
 
 # One-hot vectors of more classes than this would fill the memory with zeros.
-MOST_CLASSES = 2**22
+_MOST_CLASSES = 2**22
 
 
-def flat_features(space: Space[Any] | None, box: MakeBoxFeatures | None = None) -> Features:
+def flat_features(space: Space[Any] | None, box: _MakeBoxFeatures | None = None) -> Features:
     """Return the features that turn batches of observations of `space` into `[..., num_features]`.
 
     Args:
@@ -62,7 +62,7 @@ class Features(nn.Module):
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch gives it no types
 
 
-MakeBoxFeatures = Callable[[spaces.Box, str], Features]
+_MakeBoxFeatures = Callable[[spaces.Box, str], Features]
 
 
 def floats(space: spaces.Box, path: str) -> Features:
@@ -70,7 +70,7 @@ def floats(space: spaces.Box, path: str) -> Features:
     return _Floats(path, tuple(space.shape))
 
 
-def _features(space: Space[Any] | None, path: str, box: MakeBoxFeatures) -> Features:
+def _features(space: Space[Any] | None, path: str, box: _MakeBoxFeatures) -> Features:
     if isinstance(space, spaces.Dict):
         children = {key: _features(child, f"{path}[{key!r}]", box) for key, child in space.spaces.items()}
         return _Joined(path, list(children), list(children.values()))
@@ -105,10 +105,10 @@ class _Floats(Features):
         self.num_features = math.prod(shape)
 
     def forward(self, observations: Tensor) -> Tensor:
-        # Objects other than tensors may lack a dtype; `leading_axes` rejects them.
+        # Objects other than tensors may lack a dtype; `_leading_axes` rejects them.
         if getattr(observations, "dtype", None) is self.dtype and observations.shape[-1:] == self._flat_shape:
             return observations
-        lead = leading_axes(observations, self._shape, self._path)
+        lead = _leading_axes(observations, self._shape, self._path)
         return observations.reshape((*lead, self.num_features)).to(self.dtype)
 
 
@@ -121,9 +121,9 @@ class _OneHot(Features):
         self._path = path
         self._shape = shape
         self.num_features = sum(size for _, size in choices)
-        if self.num_features > MOST_CLASSES:
+        if self.num_features > _MOST_CLASSES:
             raise ModuleError(
-                f"{path}: found {self.num_features:,} classes, expected at most {MOST_CLASSES:,}: each of them is a number "
+                f"{path}: found {self.num_features:,} classes, expected at most {_MOST_CLASSES:,}: each of them is a number "
                 "in a one-hot vector. Write your own module, for example with an `nn.Embedding`, or encode them in a "
                 "connector."
             )
@@ -140,7 +140,7 @@ class _OneHot(Features):
     values: Tensor  # for each feature: which value it stands for
 
     def forward(self, observations: Tensor) -> Tensor:
-        lead = leading_axes(observations, self._shape, self._path)
+        lead = _leading_axes(observations, self._shape, self._path)
         if observations.dtype.is_floating_point:
             raise ModuleError(
                 f"{self._path}: found observations {describe(observations)}, expected integers. If a connector makes them "
@@ -179,7 +179,7 @@ class _Joined(Features):
         )
 
 
-def leading_axes(observations: Item, shape: tuple[int, ...], path: str) -> torch.Size:
+def _leading_axes(observations: Item, shape: tuple[int, ...], path: str) -> torch.Size:
     """Return the axes before those of one observation, whose shape must be `shape`."""
     axes = observations.dim() - len(shape) if isinstance(observations, Tensor) else -1
     if axes < 0 or observations.shape[axes:] != shape:
@@ -318,7 +318,7 @@ class ImageEncoder(Features):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Return `[..., num_features]`."""
-        lead = leading_axes(observations, self._shape, self._path)
+        lead = _leading_axes(observations, self._shape, self._path)
         images = observations.reshape((math.prod(lead), *self._shape)).to(self.dtype) * self._scale
         images = images.permute(self._order).reshape((len(images), *self._size))
         encoded = torch.relu(self.linear(self.convolutions(images).flatten(1)))

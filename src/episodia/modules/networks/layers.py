@@ -134,7 +134,7 @@ _CELLS: dict[type[nn.Module], Any] = {nn.LSTM: torch.lstm_cell, nn.GRU: torch.gr
 HIDDEN_GAIN = math.sqrt(2.0)
 
 # 1 GiB. Without a limit, a large one-hot space or a mistyped size could take all memory.
-MOST_WEIGHTS = 2**28
+_MOST_WEIGHTS = 2**28
 
 
 def linear(inputs: int, outputs: int, gain: float, generator: torch.Generator | None) -> nn.Linear:
@@ -182,10 +182,10 @@ ACTIVATIONS: dict[str, type[nn.Tanh] | type[nn.ReLU]] = {"tanh": nn.Tanh, "relu"
 
 RECURRENT: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
-Layer = TypeVar("Layer", bound=nn.Module)
+_Layer = TypeVar("_Layer", bound=nn.Module)
 
 
-def _filled(layer: Layer, gain: float, generator: torch.Generator | None) -> Layer:
+def _filled(layer: _Layer, gain: float, generator: torch.Generator | None) -> _Layer:
     """Return `layer`, made on the meta device, with orthogonal weights and biases of 0.
 
     A layer made elsewhere would first draw weights from the global generator.
@@ -209,9 +209,9 @@ def _filled(layer: Layer, gain: float, generator: torch.Generator | None) -> Lay
 
 def _check_weights(layer: nn.Module) -> None:
     most = max(parameter.numel() for parameter in layer.parameters())
-    if most > MOST_WEIGHTS:
+    if most > _MOST_WEIGHTS:
         raise ModuleError(
-            f"network: found a layer with {most:,} weights ({layer}), expected at most {MOST_WEIGHTS:,}. Choose smaller "
+            f"network: found a layer with {most:,} weights ({layer}), expected at most {_MOST_WEIGHTS:,}. Choose smaller "
             "sizes; or, for a space with that many classes or numbers, write your own module, for example with an "
             "`nn.Embedding`."
         )

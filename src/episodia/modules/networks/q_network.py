@@ -135,7 +135,7 @@ class QNetwork(ActingNetwork):
 
     def get_state_value(self, batch: Batch) -> Tensor:
         """Return the value of the best allowed action, `[...]`."""
-        return best_values(self.get_q_values(batch), batch.get(Columns.ACTION_MASK))
+        return _best_values(self.get_q_values(batch), batch.get(Columns.ACTION_MASK))
 
     def get_initial_state(self) -> dict[str, Item]:
         """Return zeros, or an empty dict without a recurrent layer."""
@@ -181,10 +181,10 @@ def _joined(advantages: Tensor, value: Tensor | None, actions: int) -> Tensor:
     return advantages if value is None else value + advantages - advantages.mean(actions, keepdim=True)
 
 
-def best_values(values: Tensor, action_mask: Item = None) -> Tensor:
+def _best_values(values: Tensor, action_mask: Item = None) -> Tensor:
     """Return the largest value of the allowed actions, `[..., n]` to `[...]`.
 
-    >>> best_values(torch.tensor([[1.0, 2.0]]), torch.tensor([[1, 0]]))
+    >>> _best_values(torch.tensor([[1.0, 2.0]]), torch.tensor([[1, 0]]))
     tensor([1.])
     """
     allowed = values if action_mask is None else values.masked_fill(torch.as_tensor(action_mask) == 0, -torch.inf)

@@ -12,12 +12,12 @@ from episodia.replay.rows.row_columns import ENV_T
 from episodia.replay.rows.row_index import STEP
 from episodia.replay.table import Table
 
-EnvTimes = dict[tuple[Hashable, int], list[int]]
+_EnvTimes = dict[tuple[Hashable, int], list[int]]
 
 
-def env_times_of(episodes: EpisodeList) -> EnvTimes:
+def env_times_of(episodes: EpisodeList) -> _EnvTimes:
     """Return at which environment steps the observations of each chunk of an agent were shown, by origin and time step."""
-    found: EnvTimes = {}
+    found: _EnvTimes = {}
     if not episodes.is_multi_agent:
         return found
     listed = list(episodes)
@@ -30,7 +30,7 @@ def env_times_of(episodes: EpisodeList) -> EnvTimes:
     return found
 
 
-def with_env_times(part: Incoming, known: EnvTimes) -> Incoming:
+def with_env_times(part: Incoming, known: _EnvTimes) -> Incoming:
     """Return chunks with the environment steps of their observations."""
     times = [known[key, t] for key, t in zip(part.chunks.keys, part.chunks.t_started.tolist(), strict=True)]
     return part._replace(values={**part.values, ENV_T: np.array([t for chunk in times for t in chunk], np.int64)})

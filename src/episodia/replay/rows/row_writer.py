@@ -28,7 +28,7 @@ from episodia.types import State
 Eviction: TypeAlias = Literal["steps", "episodes", "reservoir"]
 
 # The largest number of rows that are set aside for one episode.
-LARGEST_EXTENT = 64
+_LARGEST_EXTENT = 64
 
 # An array without axes, which NumPy combines with others faster than a number.
 _ONE = np.array(1)
@@ -360,7 +360,7 @@ class RowWriter:
 
     def reserve(self) -> int:
         """Return how many rows to claim at once: what all growing episodes have set aside stays small."""
-        return max(1, min(LARGEST_EXTENT, self.ring.capacity // (16 * max(1, len(self.growing)))))
+        return max(1, min(_LARGEST_EXTENT, self.ring.capacity // (16 * max(1, len(self.growing)))))
 
     def _new_extent(self) -> int:
         """Return an extent that begins with what a finished episode has left, if that is young enough."""

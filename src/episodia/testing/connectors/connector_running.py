@@ -37,7 +37,7 @@ LEARNER, ENV_TO_MODULE, MODULE_TO_ENV = "learner", "env-to-module", "module-to-e
 
 Rows = dict[str, Any]
 
-FROM_STEPS = frozenset({Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS})
+_FROM_STEPS = frozenset({Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS})
 _KINDS: dict[str, type[ConnectorPipelineV2]] = {
     LEARNER: LearnerConnectorPipeline,
     ENV_TO_MODULE: EnvToModulePipeline,
@@ -96,7 +96,7 @@ def front_of(pieces: Sequence[ConnectorV2]) -> list[ConnectorV2]:
     front: list[ConnectorV2] = []
     if Columns.OBS in needed:
         front.append(AddObservationsFromEpisodesToBatch())
-    if needed & FROM_STEPS:
+    if needed & _FROM_STEPS:
         front.append(AddColumnsFromEpisodesToTrainBatch())
     return front
 
@@ -216,7 +216,7 @@ def _found_places(subject: Subject) -> Places:
         return Places(asked, {}, {})
     places = Places([], {}, {})
     for place in asked:
-        read = {column for piece in subject.make() for column in piece.reads or ()} & FROM_STEPS
+        read = {column for piece in subject.make() for column in piece.reads or ()} & _FROM_STEPS
         if place == ENV_TO_MODULE and read:
             places.rejected[place] = f"it reads {sorted(read)}, which only learners have"
             continue

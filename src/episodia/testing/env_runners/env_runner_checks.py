@@ -59,10 +59,10 @@ def it_runs(subject: EnvRunnerSubject, calls: Calls) -> None:
 def every_step_is_there_once(subject: EnvRunnerSubject, calls: Calls) -> None:
     """Joined chunks are the episodes of the environments: no step is missing, repeated, or in another episode."""
     with stage(subject) as at:
-        check_every_step(at, sampled(at.runner, calls))
+        _check_every_step(at, sampled(at.runner, calls))
 
 
-def check_every_step(at: Stage, chunks: Sequence[Episode]) -> None:
+def _check_every_step(at: Stage, chunks: Sequence[Episode]) -> None:
     """Check that `chunks` hold all steps of the environments of the stage.
 
     Raises:
@@ -366,7 +366,7 @@ def an_error_loses_nothing(subject: EnvRunnerSubject, calls: Calls) -> None:
             raise AssertionError(
                 "an error loses nothing: found that `sample` hides what the module raises, expected it."
             )
-        check_every_step(at, chunks)
+        _check_every_step(at, chunks)
 
 
 def it_closes_what_it_has_opened(subject: EnvRunnerSubject, calls: Calls) -> None:

@@ -27,7 +27,7 @@ from episodia.testing.episodes.recorder_subject import (
 )
 from episodia.testing.law_checking import CheckResult, Family, Law, results_in
 
-Ticks = Sequence[str]
+_Ticks = Sequence[str]
 
 # Lines at which a step is interrupted: every one at first, then some.
 _LINES = (*range(80), *range(80, 4000, 37))
@@ -38,7 +38,7 @@ def _compare(where: str, found: Any, expected: Any) -> None:
         raise AssertionError(f"{where}: found {found}, expected {expected}.")
 
 
-def it_runs(subject: RecorderSubject, ticks: Ticks) -> None:
+def it_runs(subject: RecorderSubject, ticks: _Ticks) -> None:
     """It is an `EpisodeRecorder`, and `take` returns an `EpisodeList` of finalized, valid episodes with steps."""
     recorder = subject.new()
     if not isinstance(recorder, EpisodeRecorder):
@@ -52,7 +52,7 @@ def it_runs(subject: RecorderSubject, ticks: Ticks) -> None:
         chunk.validate()
 
 
-def every_step_is_there_once(subject: RecorderSubject, ticks: Ticks) -> None:
+def every_step_is_there_once(subject: RecorderSubject, ticks: _Ticks) -> None:
     """Chunks, one after another, have the steps that were given, with their infos and extra outputs, each once."""
     for book, chunks in Drive(subject.new()).run([*ticks, TAKE]).by_book():
         where = f"every step is there once, lane {book.lane}, episode {book.number}"
@@ -71,7 +71,7 @@ def _between(columns: dict[str, list[Any]], start: int, stop: int) -> dict[str, 
     return {name: items[start : stop + (name in tracks)] for name, items in columns.items()}
 
 
-def ends_are_as_given(subject: RecorderSubject, ticks: Ticks) -> None:
+def ends_are_as_given(subject: RecorderSubject, ticks: _Ticks) -> None:
     """The last chunk of an episode is terminated or truncated as its last step was; other chunks are neither."""
     for book, chunks in Drive(subject.new()).run([*ticks, TAKE]).by_book():
         for chunk in chunks:
@@ -81,7 +81,7 @@ def ends_are_as_given(subject: RecorderSubject, ticks: Ticks) -> None:
             _compare(f"{where}, is_truncated", chunk.is_truncated, is_last and book.truncated)
 
 
-def chunks_carry_their_lookback(subject: RecorderSubject, ticks: Ticks) -> None:
+def chunks_carry_their_lookback(subject: RecorderSubject, ticks: _Ticks) -> None:
     """A chunk has the id of the one before, and the requested number of earlier steps in its lookback, or all there are."""
     for book, chunks in Drive(subject.new()).run([*ticks, TAKE]).by_book():
         for chunk in chunks:
@@ -94,7 +94,7 @@ def chunks_carry_their_lookback(subject: RecorderSubject, ticks: Ticks) -> None:
             _compare(f"{where}, observations before", found, [book.place(chunk.t_started + t) for t in past])
 
 
-def running_episodes_are_shown(subject: RecorderSubject, ticks: Ticks) -> None:
+def running_episodes_are_shown(subject: RecorderSubject, ticks: _Ticks) -> None:
     """After each step, `list_episodes` has the episode of each lane in order, and `idle_lanes` those that have ended."""
     drive = Drive(subject.new())
     for tick in ticks:
@@ -113,7 +113,7 @@ def running_episodes_are_shown(subject: RecorderSubject, ticks: Ticks) -> None:
             _compare(f"{where}, t", episode.t, book.steps)
 
 
-def lanes_are_independent(subject: RecorderSubject, ticks: Ticks) -> None:
+def lanes_are_independent(subject: RecorderSubject, ticks: _Ticks) -> None:
     """A reset, `truncate` and `drop` of single lanes change these lanes only."""
     drive = Drive(subject.new()).run([*ticks, "...", "...", TAKE, "..."])
     ids = [episode.id_ for episode in drive.recorder.list_episodes()]
@@ -133,7 +133,7 @@ def lanes_are_independent(subject: RecorderSubject, ticks: Ticks) -> None:
             _compare(f"{where}, observations", columns_of(chunks[-1])["observations"][-1], book.place(book.steps))
 
 
-def all_that_waits_is_here(subject: RecorderSubject, ticks: Ticks) -> None:
+def all_that_waits_is_here(subject: RecorderSubject, ticks: _Ticks) -> None:
     """After each step, `episodes_here` has all steps that were not returned yet, also those of running episodes."""
     drive = Drive(subject.new())
     for tick in ticks:
@@ -143,7 +143,7 @@ def all_that_waits_is_here(subject: RecorderSubject, ticks: Ticks) -> None:
         _compare("all that waits is here, number of steps", found, given - sum(map(len, drive.chunks)))
 
 
-def a_reset_keeps_what_was_recorded(subject: RecorderSubject, ticks: Ticks) -> None:
+def a_reset_keeps_what_was_recorded(subject: RecorderSubject, ticks: _Ticks) -> None:
     """If a lane is reset in the middle of an episode, its steps are returned."""
     drive = Drive(subject.new()).run([*ticks, "...", "..."])
     drive.reset(range(NUM_LANES))
@@ -153,7 +153,7 @@ def a_reset_keeps_what_was_recorded(subject: RecorderSubject, ticks: Ticks) -> N
         _compare(f"{where}, number of steps", sum(map(len, chunks)), book.steps)
 
 
-def settings_reach_the_episodes(subject: RecorderSubject, ticks: Ticks) -> None:
+def settings_reach_the_episodes(subject: RecorderSubject, ticks: _Ticks) -> None:
     """Episodes have the class and the spaces that the recorder was given, and the version of the weights that acted."""
     drive = Drive(subject.new())
     drive.recorder.weights_version = 4
@@ -164,7 +164,7 @@ def settings_reach_the_episodes(subject: RecorderSubject, ticks: Ticks) -> None:
         _compare(f"{where}, version of the weights", chunk.weights_version, 4)
 
 
-def arrays_stay_apart(subject: RecorderSubject, ticks: Ticks) -> None:
+def arrays_stay_apart(subject: RecorderSubject, ticks: _Ticks) -> None:
     """Arrays that were given may change afterwards, and what was returned stays, also during later steps."""
     drive = Drive(subject.new())
     for tick in [tick for tick in ticks if tick != TAKE]:
@@ -190,7 +190,7 @@ def arrays_stay_apart(subject: RecorderSubject, ticks: Ticks) -> None:
         )
 
 
-def ids_follow_the_seed(subject: RecorderSubject, ticks: Ticks) -> None:
+def ids_follow_the_seed(subject: RecorderSubject, ticks: _Ticks) -> None:
     """Each episode has an id of its own; the same seed gives the same ids, also from `episode_numbers` on."""
     law = "ids follow the seed"
     first, second = (Drive(subject.new()).run([*ticks, TAKE]) for _ in range(2))
@@ -205,7 +205,7 @@ def ids_follow_the_seed(subject: RecorderSubject, ticks: Ticks) -> None:
     _compare(f"{law}, after `set_episode_numbers`", found, expected)
 
 
-def an_interrupted_take_loses_nothing(subject: RecorderSubject, ticks: Ticks) -> None:
+def an_interrupted_take_loses_nothing(subject: RecorderSubject, ticks: _Ticks) -> None:
     """If `keep` is interrupted, the next call gives it the same episodes again."""
 
     def interrupt(_: object) -> None:
@@ -222,7 +222,7 @@ def an_interrupted_take_loses_nothing(subject: RecorderSubject, ticks: Ticks) ->
         _compare(f"{where}, number of steps", sum(map(len, chunks)), book.steps)
 
 
-def an_interrupt_leaves_whole_steps(subject: RecorderSubject, ticks: Ticks) -> None:
+def an_interrupt_leaves_whole_steps(subject: RecorderSubject, ticks: _Ticks) -> None:
     """An interrupted step is recorded in all lanes or in none, or the recorder is broken; it goes on after a reset."""
     law = "an interrupt leaves whole steps"
     for line in _LINES:

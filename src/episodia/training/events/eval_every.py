@@ -13,7 +13,7 @@ from episodia.training.training_checkpoints import save_training
 
 # The metric that records of updates with an evaluation have.
 EVALUATED = "evaluation_return_mean"
-BEST_NAME = "best"
+_BEST_NAME = "best"
 
 
 @names_nearest_argument
@@ -58,7 +58,7 @@ class EvalEvery(TrainingCallback):
         if record[EVALUATED] > self.best_return:
             self.best_return = record[EVALUATED]
             if self._keeps_best and training.directory is not None:
-                save_training(training.directory / BEST_NAME, training)
+                save_training(training.directory / _BEST_NAME, training)
 
 
 @names_nearest_argument

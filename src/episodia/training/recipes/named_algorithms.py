@@ -80,7 +80,7 @@ def name_of(config: AlgorithmConfig) -> str | None:
     return next((name for name, known in ALGORITHMS.items() if known.config is type(config)), None)
 
 
-def recipe_for(config: AlgorithmConfig) -> BaseRecipe:
+def _recipe_for(config: AlgorithmConfig) -> BaseRecipe:
     """Return the recipe that suits the algorithm of `config`, or the algorithm that it extends."""
     known: dict[type[AlgorithmConfig], BaseRecipe] = {}
     for each in ALGORITHMS.values():
@@ -106,7 +106,7 @@ def chosen(
         found = named(algorithm)
         config, recipe = found.config(**of_config), found.recipe
     else:
-        config, recipe = algorithm, recipe_for(algorithm)
+        config, recipe = algorithm, _recipe_for(algorithm)
     recipe_names = {each.name for each in fields(recipe)}
     of_recipe = {name: value for name, value in options.items() if name in recipe_names}
     others = {name: value for name, value in options.items() if name not in {*of_config, *of_recipe}}
