@@ -35,7 +35,7 @@ class RunnerFacts:
         env_to_module: The pipeline in front of the modules, with the statistics of all runners.
         module_to_env: The pipeline behind the modules.
         modules: What acts, by module id.
-        agent_to_module_mapping_fn: Which module acts for which agent; None of a single-agent runner.
+        agent_to_module_mapping_fn: The function from an agent to its module; None for single-agent runners.
     """
 
     is_multi_agent: bool
@@ -70,9 +70,8 @@ class RunnerHost:
     def facts(self) -> RunnerFacts:
         """Return copies of what the runner has."""
         runner = self._runner
-        mapping_fn = getattr(runner, "agent_to_module_mapping_fn", None)  # only of multi-agent runners
         copies = copy.deepcopy((runner.env_to_module, runner.module_to_env, dict(runner.modules)))
-        return RunnerFacts(runner.is_multi_agent, runner.count_steps_by, *copies, mapping_fn)
+        return RunnerFacts(runner.is_multi_agent, runner.count_steps_by, *copies, runner.agent_to_module_mapping_fn)
 
     def sample(self, request: Request) -> Delivery:
         """Play what `request` wants, with its weights and statistics."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from time import perf_counter
@@ -86,7 +86,11 @@ class EnvRunner(ABC, Generic[_EpisodeKind]):
         acting = ", ".join(f"{id_}: {type(module).__name__}" for id_, module in self.modules.items())
         return f"{type(self).__name__}({self._env}, {acting or 'random actions'}, num_envs={self.num_envs}, seed={self.seed})"
 
-    # --- What a kind of runner says ---------------------------------------------------------------------------------
+    @property
+    def agent_to_module_mapping_fn(self) -> Callable[[Any, Any], Any] | None:
+        """The function from an agent and its episode to the id of its module; None without agents."""
+
+    # --- Properties of a kind of runner -----------------------------------------------------------------------------
 
     @property
     @abstractmethod

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, final
 
 from episodia.arguments import checked_each, checked_whole
+from episodia.dataflow.deliveries import Delivery
 from episodia.dataflow.flows.gates import Gate, why_shut
 from episodia.dataflow.flows.pictures import FlowPicture, flow_html, flow_text
 from episodia.dataflow.flows.sources import NOTHING, Items, Pending, Source, wait_for
@@ -110,8 +111,7 @@ class Flow(Source):
         self._out += items
 
     def _place(self, at: int, item: Any) -> str:
-        runner = getattr(item, "runner", None)
-        origin = "" if runner is None else f" of runner {runner}"
+        origin = f" of runner {item.runner}" if isinstance(item, Delivery) else ""
         stage = f"stage {at} of {len(self._stages)} ({name_of(self._stages[at - 1])})"
         return f"flow {self.name!r}, {stage}, item {self.num_items[0] - 1} of the source{origin}"
 

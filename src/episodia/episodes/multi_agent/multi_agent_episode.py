@@ -16,7 +16,6 @@ from episodia.episodes.columns.indexing import Index, as_count, as_flag, with_in
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import total_of
 from episodia.episodes.display import multi_agent_display
-from episodia.episodes.display import multi_agent_display as multi_agent_plots
 from episodia.episodes.multi_agent import joint_stacking, multi_agent_state
 from episodia.episodes.multi_agent import multi_agent_construction as construction
 from episodia.episodes.multi_agent import multi_agent_stepping as stepping
@@ -755,7 +754,7 @@ class MultiAgentEpisode:
             EpisodeError: If the items of a column are not single numbers, or `ax` does not have as many axes.
             MissingExtraError: If matplotlib is not installed.
         """
-        return multi_agent_plots.plot(self, columns, ax)
+        return multi_agent_display.plot(self, columns, ax)
 
     def __repr__(self) -> str:
         return multi_agent_display.episode_text(self)

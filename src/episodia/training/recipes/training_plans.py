@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from episodia.arguments import checked_choice
-from episodia.dataflow import Flow, GradientsThere, PrioritiesThere, Pulled, Updates
+from episodia.dataflow import Flow, GradientsThere, PrioritiesThere, Pulled, RunnerGroup, Updates
 from episodia.dataflow import plans as flows
 from episodia.errors import TrainingError
 
@@ -116,7 +116,7 @@ def flow_of(plan: str | Plan, training: Training) -> Flow:
     Raises:
         TrainingError: If a plan that needs a group has one runner, or returns no flow.
     """
-    if plan != "loop" and not hasattr(training.runner, "sample_round"):
+    if plan != "loop" and not isinstance(training.runner, RunnerGroup):
         raise TrainingError(
             f"plan: found {plan!r} with {training.runner!r}, expected a `RunnerGroup`. Pass `num_runners=`, or a group."
         )
