@@ -1,5 +1,6 @@
 """Flows are lazy, keep their order, say where they fail and why they stall, and go on after they were saved."""
 
+import time
 from fractions import Fraction
 
 import gymnasium as gym
@@ -100,6 +101,22 @@ def test_whichever_has_something_comes():
     assert union(shut, Flow("ab")).take(2) == ["a", "b"]
 
 
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=4))
+def test_a_union_has_all_items_of_all_flows(lengths):
+    flows = [Flow([(number, at) for at in range(length)]) for number, length in enumerate(lengths)]
+    found = list(union(*flows))
+
+    assert sorted(found) == [(number, at) for number, length in enumerate(lengths) for at in range(length)]
+
+
+def test_flows_ahead_of_whichever_comes_out_end_with_it():
+    fed = []
+    feed = endless("fed").tap(fed.append)
+
+    assert list(concurrently([feed, Flow("ab")], mode="async", output=[1])) == ["a", "b"]
+    assert len(fed) < 5
+
+
 def test_a_flow_that_would_wait_for_ever_says_why():
     buffer = []
     learn = Flow(Pulled(lambda: buffer), gate=at_least(lambda: len(buffer), 100, "steps"), name="replay")
@@ -136,6 +153,14 @@ def test_an_error_names_the_stage_and_where_the_item_comes_from():
     assert caught.value.__notes__ == [f"Raised in {where}, which is dropped."]
 
 
+@pytest.mark.parametrize("flow", [Flow(Pulled(lambda: 1 // 0), name="draw"), Flow([1], gate=lambda: 1 // 0, name="draw")])
+def test_an_error_before_the_stages_names_the_innermost_flow(flow):
+    with pytest.raises(ZeroDivisionError) as caught:
+        next(union(flow.for_each(str), Flow([])))
+
+    assert caught.value.__notes__ == ["Raised in flow 'draw', before its stages."]
+
+
 def test_a_stage_that_stops_iterating_is_an_error_and_no_end():
     with pytest.raises(FlowError, match="StopIteration"):
         list(Flow([1]).for_each(lambda _: next(iter(()))))
@@ -159,6 +184,26 @@ def test_a_flow_between_two_items_can_be_saved_and_goes_on(pulled):
     assert resumed.take(20) == flow.take(20)
 
 
+@pytest.mark.parametrize("pulled", [0, 1, 3])
+def test_a_resumed_flow_goes_on_after_the_items_that_were_read(pulled):
+    flow, resumed = (Flow(range(10)).batch(3).for_each(sum) for _ in range(2))
+    flow.take(pulled)
+    resumed.take(2)
+    resumed.set_state(flow.get_state())
+
+    assert list(resumed) == list(flow)
+
+
+def test_an_iterator_goes_on_where_it_is():
+    numbers = iter(range(10))
+    flow = Flow(numbers)
+    flow.take(4)
+    resumed = Flow(numbers)
+    resumed.set_state(flow.get_state())
+
+    assert next(resumed) == 4
+
+
 def test_ratios_of_learned_to_inserted_are_kept():
     ratio = RatioGates(2.0, tolerance=4.0)
     store = endless("store").gated(ratio.inserts).tap(ratio.inserted)
@@ -166,6 +211,17 @@ def test_ratios_of_learned_to_inserted_are_kept():
     found = union(store, learn).take(300)
 
     assert abs(found.count("learn") - 2 * found.count("store")) <= 6
+
+
+def test_the_time_in_which_a_flow_waits_is_counted():
+    def make_slowly(runner):
+        return lambda episodes, _: time.sleep(0.05) or episodes
+
+    with RunnerGroup(cartpole, 1) as group:
+        flow = rollouts(group, "async", then=make_slowly, num_timesteps=5)
+        flow.take(2)
+
+    assert flow.time_s[0] >= 0.1
 
 
 def test_a_picture_has_counts_and_gates():
@@ -201,6 +257,12 @@ def test_asynchronous_rollouts_replace_runners_that_hang():
     [
         lambda: Flow(3),
         lambda: Flow([], "stage"),
+        lambda: Flow([], gate=True),
+        lambda: Flow([]).gated("open"),
+        lambda: Flow([]).for_each(3),
+        lambda: Flow([]).filter(None),
+        lambda: Flow([]).tap("print"),
+        lambda: rollouts(cartpole(0)),
         lambda: Flow([]).batch(0),
         lambda: concurrently([]),
         lambda: concurrently([Flow([])], weights=[0]),

@@ -29,7 +29,7 @@ from episodia.dataflow import (
     train_one_step,
 )
 from episodia.env_runners import MultiAgentEnvRunner
-from episodia.errors import EngineError, FlowStalledError
+from episodia.errors import EngineError, FlowError, FlowStalledError
 from episodia.learners import DQNConfig, PPOConfig, ReplayUpdates
 from episodia.modules import QNetwork
 from episodia.replay import ReplayBuffer, WholeEpisodes
@@ -52,6 +52,11 @@ def test_lists_of_enough_steps_have_all_deliveries_in_order(min_steps, sizes):
             expected.append(held)
             held = 0
     assert [listed.lengths.sum() for listed in found] == expected
+
+
+def test_rounds_that_were_not_flattened_are_rejected():
+    with RunnerGroup(make_runner, 1) as group, pytest.raises(FlowError, match="flatten"):
+        next(rollouts(group, num_timesteps=10).combine(ConcatSteps(20)))
 
 
 def test_a_flow_with_held_deliveries_goes_on_from_its_state():

@@ -35,9 +35,10 @@ def concurrently(
     """Return one flow of the items of several flows.
 
     Args:
-        flows: The flows. The flow ends with the first of them.
-        mode: `"round_robin"`: in turns; a flow that has nothing yet is waited for, and one whose gates are shut is left out
-            of its turn. `"async"`: whichever has something.
+        flows: The flows.
+        mode: `"round_robin"`: in turns, until the first flow ends; a flow that has nothing yet is waited for, and one whose
+            gates are shut is left out of its turn. `"async"`: whichever has something, until all flows whose items come out
+            have ended.
         weights: Of turns: how many items each flow gives in each round. Fractions add up exactly, so a weight of 2.5 gives 2
             and 3 items in turns; `ALL` gives all that is there.
         output: The numbers of the flows whose items come out; all by default. The others are pulled, and their items dropped.
@@ -100,17 +101,24 @@ class _Several(Source):
 @final
 class _Whichever(_Several):
     def poll(self) -> Any:
-        silent = 0
-        while silent < len(self._flows):
+        silent: set[int] = set()
+        ended: set[int] = set()
+        while len(silent) < len(self._flows):
             number = self._turn
-            item = self._flows[number].poll()
             self._next_turn()
+            try:
+                item = self._flows[number].poll()
+            except StopIteration:
+                item = NOTHING
+                ended.add(number)
+                if ended >= (self._shown or set(range(len(self._flows)))):
+                    raise
             if item is NOTHING:
-                silent += 1
+                silent.add(number)
             elif number in self._shown:
                 return item
             else:
-                silent = 0
+                silent.clear()
         return NOTHING
 
 
@@ -178,5 +186,9 @@ def _fraction(weight: Any) -> Fraction:
 
 
 def union(*flows: Flow) -> Flow:
-    """Return a flow of the items of several flows, whichever has something."""
+    """Return a flow of all items of several flows, whichever has something.
+
+    >>> union(Flow("ab"), Flow(range(4))).take(10)
+    ['a', 0, 'b', 1, 2, 3]
+    """
     return concurrently(flows, mode="async", name="union")

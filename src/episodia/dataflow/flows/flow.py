@@ -16,6 +16,7 @@ from episodia.dataflow.flows.sources import NOTHING, Items, Pending, Source, wai
 from episodia.dataflow.flows.stages import (
     Batch,
     Stage,
+    checked_function,
     each,
     flatten,
     kept,
@@ -45,7 +46,7 @@ class Flow(Source):
 
     Attributes:
         num_items: How many items came out of the source, and out of each stage.
-        time_s: How long the source and each stage took.
+        time_s: How long the source and each stage took. Whoever is pulled from outside counts the time in which it waits, too.
 
     Raises:
         FlowError: If an argument has the wrong type.
@@ -61,6 +62,7 @@ class Flow(Source):
         checked_each(FlowError, "Flow", "stages", stages, callable, "functions")
         if not isinstance(source, Source | Iterable):
             raise FlowError(f"Flow: found the source {source!r}, expected a `Source` or an iterable. Pass one.")
+        checked_function("Flow", "gate", bool if gate is None else gate)
         self._source = source if isinstance(source, Source) else Items(source)
         self._stages = stages
         self._gate = gate
@@ -75,10 +77,16 @@ class Flow(Source):
         """Return the next item; `NOTHING` if there is none yet."""
         out = self._out
         while not out:
-            if self._gate is not None and self._gate() is not True:
-                return NOTHING
-            begun = perf_counter()
-            item = self._source.poll()
+            try:
+                if self._gate is not None and self._gate() is not True:
+                    return NOTHING
+                begun = perf_counter()
+                item = self._source.poll()
+            except StopIteration:
+                raise
+            except Exception as error:
+                _note_place(error, f"Raised in flow {self.name!r}, before its stages.")
+                raise
             if item is NOTHING:
                 return NOTHING
             self._push(item, begun)
@@ -101,7 +109,7 @@ class Flow(Source):
                     f"{self._place(at, item)}: found a StopIteration, expected items. Correct the stage; the item is dropped."
                 ) from error
             except Exception as error:
-                error.add_note(f"Raised in {self._place(at, item)}, which is dropped.")
+                _note_place(error, f"Raised in {self._place(at, item)}, which is dropped.")
                 raise
             now = perf_counter()
             times[at] += now - begun
@@ -133,7 +141,9 @@ class Flow(Source):
 
     def __next__(self) -> Any:
         while (item := self.poll()) is NOTHING:
+            begun = perf_counter()
             wait_for(self)
+            self.time_s[0] += perf_counter() - begun
         return item
 
     def take(self, count: int) -> list[Any]:
@@ -231,3 +241,9 @@ class Flow(Source):
 
     def _repr_html_(self) -> str:
         return flow_html(self.drawn())
+
+
+def _note_place(error: Exception, note: str) -> None:
+    """Add a note that says where an error was raised, unless a flow before has said it."""
+    if not any(known.startswith("Raised in flow") for known in getattr(error, "__notes__", ())):
+        error.add_note(note)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, cast, final
 
 from episodia.arguments import checked_choice
 from episodia.dataflow.deliveries import Wanted
@@ -25,8 +25,10 @@ def rollouts(group: RunnerGroup, mode: str = "bulk_sync", *, then: Then | None =
         **wanted: Arguments of a runner's `sample`, for each runner, or functions that return them.
 
     Raises:
-        FlowError: If there is no such mode.
+        FlowError: If there is no such mode, or no group.
     """
+    if not isinstance(cast("object", group), RunnerGroup):
+        raise FlowError(f"rollouts: found {group!r}, expected a `RunnerGroup`. Make one of your runner.")
     checked_choice(FlowError, "rollouts", "mode", mode, ("bulk_sync", "async", "raw"))
     if then is not None:
         group.apply_there(then)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from itertools import islice
 from typing import Any, Final, NamedTuple, final
 
 from episodia.dataflow.engines.engine import Call, Engine
@@ -66,9 +67,13 @@ class Source(ABC):
 
 @final
 class Items(Source):
-    """A source of the items of an iterable."""
+    """A source of the items of an iterable.
+
+    A flow that is resumed goes on after the items that were read. An iterator cannot begin again: it goes on where it is.
+    """
 
     def __init__(self, items: Iterable[Any]) -> None:
+        self._iterable, self._num_read = items, 0
         try:
             self._items: Iterator[Any] = iter(items)
         except TypeError as error:
@@ -76,7 +81,19 @@ class Items(Source):
 
     def poll(self) -> Any:
         """Return the next item."""
-        return next(self._items)
+        item = next(self._items)
+        self._num_read += 1
+        return item
+
+    def get_state(self) -> int:
+        """Return how many items were read."""
+        return self._num_read
+
+    def set_state(self, state: int) -> None:
+        """Go on after so many items."""
+        if self._items is not self._iterable:
+            self._items = islice(self._iterable, state, None)
+            self._num_read = state
 
 
 @final

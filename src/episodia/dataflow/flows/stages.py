@@ -46,7 +46,18 @@ def memory_of(stage: object) -> Remembers | None:
     return owner if isinstance(owner, Memory) else None
 
 
+def checked_function(where: str, name: str, value: object) -> None:
+    """Check that `value` is a function.
+
+    Raises:
+        FlowError: If it is not.
+    """
+    if not callable(value):
+        raise FlowError(f"{where}: found `{name}={value!r}`, expected a function. Pass one.")
+
+
 def _named(stage: Stage, verb: str, function: Callable[..., Any]) -> Stage:
+    checked_function(verb, "function", function)
     stage.__name__ = f"{verb} {name_of(function)}"
     stage.__dict__["__wrapped__"] = function
     return stage

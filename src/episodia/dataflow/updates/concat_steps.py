@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, final
+from typing import Any, cast, final
 
 from episodia.arguments import checked_choice, checked_whole, names_nearest_argument
 from episodia.dataflow.deliveries import Delivery
@@ -44,6 +44,10 @@ class ConcatSteps:
         return (episodes_of(held),)
 
     def _hold(self, delivery: Delivery) -> None:
+        if not isinstance(cast("object", delivery), Delivery):
+            raise FlowError(
+                f"ConcatSteps: found {type(delivery).__name__}, expected deliveries. Put `flatten()` before it if they come in lists."
+            )
         listed = delivery.episodes
         is_counted = self._counts_agents or not listed.is_multi_agent
         self._num_steps += delivery.num_steps if is_counted else sum(map(len, listed))
