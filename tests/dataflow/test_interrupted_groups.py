@@ -82,6 +82,22 @@ def test_f10_interrupts_of_groups_in_threads_lose_nothing(play):
     assert number > 50
 
 
+def test_f10_what_ctrl_c_has_kept_from_being_returned_is_saved(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    make = partial(make_runner, books=[])
+    with RunnerGroup(make, 2, seed=1) as group, RunnerGroup(make, 2, seed=1) as resumed:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(RunnerGroup, "_given", interrupted)
+            group.sample(**GOAL)
+        resumed.set_state(group.get_state())
+        deliveries = resumed.sample_round(**GOAL)
+
+        assert [(delivery.runner, delivery.number) for delivery in deliveries] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+        assert resumed.get_metrics().num_env_steps == resumed.num_steps == sum(map(len, episodes_of(deliveries)))
+
+
 @pytest.mark.parametrize("depth", [1, 3])
 def test_short_work_is_finished_before_ctrl_c_is_heard(depth):
     done = []

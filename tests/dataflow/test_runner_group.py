@@ -13,7 +13,7 @@ from episodia import Columns, EpisodeList, MultiAgentEnvRunner, SingleAgentEnvRu
 from episodia.connectors import MeanStdFilter
 from episodia.dataflow import LocalEngine, Rounds, RunnerGroup, ThreadEngine
 from episodia.dataflow.seats import seed_of
-from episodia.errors import EngineError, EnvRunnerError
+from episodia.errors import EngineError, EnvRunnerError, EpisodiaError
 from episodia.modules import MLPActorCritic
 from episodia.testing import SimulatedEngine, assert_same_episode
 from scripted_agents import Echo, makers
@@ -170,6 +170,16 @@ def test_an_error_of_a_runner_is_raised_and_the_deliveries_of_others_are_kept():
         assert group.counts["requested"] == group.counts["delivered"] + 1 + group.in_flight
 
 
+def test_a_mistake_that_all_runners_find_is_raised_once():
+    with RunnerGroup(cartpole, 3) as group:
+        with pytest.raises(EpisodiaError, match="expected one of them") as caught:
+            group.sample(num_timesteps=30, num_episodes=3)
+
+        assert len(caught.value.__notes__) == 2
+        assert int(group.sample(num_timesteps=30).lengths.sum()) >= 30
+        assert (group.counts["failed"], group.counts["delivered"]) == (3, 3)
+
+
 def test_a_place_that_loses_one_runner_after_another_raises():
     engine = SimulatedEngine(0, p_die=1.0)
     with pytest.raises(EngineError, match="raise `max_restarts=`"):
@@ -238,7 +248,19 @@ def test_weights_that_do_not_fit_are_rejected_and_a_closed_group_too():
         group.sample(num_timesteps=1)
 
 
-@pytest.mark.parametrize("arguments", [{"num_runners": 0}, {"in_flight": 0}, {"seed": -1}, {"num_runners": "3"}])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"num_runners": 0},
+        {"num_runners": "3"},
+        {"in_flight": 0},
+        {"seed": -1},
+        {"engine": "threads"},
+        {"call_timeout_s": -1},
+        {"call_timeout_s": "3"},
+        {"max_restarts": -1},
+    ],
+)
 def test_wrong_arguments_are_rejected(arguments):
     with pytest.raises(EngineError):
         RunnerGroup(cartpole, **{"num_runners": 1, **arguments})

@@ -22,7 +22,7 @@ def kept_state(delivery: Delivery) -> dict[str, Any]:
         "place": [delivery.runner, delivery.incarnation, delivery.number, delivery.version],
         "episodes": held_state(delivery.episodes),
         "made": held_state(delivery.made),
-        "metrics": asdict(delivery.metrics),
+        "metrics": metrics_state(delivery.metrics),
         "statistics": dict(delivery.statistics),
         "acted_with": dict(delivery.acted_with),
     }
@@ -30,11 +30,21 @@ def kept_state(delivery: Delivery) -> dict[str, Any]:
 
 def kept_from(state: Mapping[str, Any]) -> Delivery:
     """Return the delivery that `kept_state` described."""
-    metrics = RunnerMetrics(**state["metrics"])
-    metrics.logged = {name: LoggedValues(**logged) for name, logged in state["metrics"]["logged"].items()}
     runner, incarnation, number, version = state["place"]
+    metrics = metrics_from(state["metrics"])
     parts = held_from(state["episodes"]), metrics, state["statistics"], state["acted_with"], held_from(state["made"])
     return Delivery(runner, incarnation, number, version, *parts)
+
+
+def metrics_state(metrics: RunnerMetrics) -> dict[str, Any]:
+    """Return the metrics of a runner as plain data."""
+    return asdict(metrics)
+
+
+def metrics_from(state: Mapping[str, Any]) -> RunnerMetrics:
+    """Return the metrics that `metrics_state` described."""
+    logged = {name: LoggedValues(**values) for name, values in state["logged"].items()}
+    return RunnerMetrics(**{**state, "logged": logged})
 
 
 def _episodes_state(episodes: EpisodeList[Any]) -> dict[str, Any]:

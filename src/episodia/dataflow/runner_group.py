@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar, final
 
-from episodia.arguments import checked_seed, checked_whole, names_nearest_argument
+from episodia.arguments import checked_number, checked_seed, checked_whole, names_nearest_argument
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.dataflow.deliveries import Delivery, Request, Statistics, Wanted
 from episodia.dataflow.engines.engine import Call, Engine
 from episodia.dataflow.engines.local_engine import LocalEngine
-from episodia.dataflow.kept_deliveries import kept_from, kept_state
+from episodia.dataflow.kept_deliveries import kept_from, kept_state, metrics_from, metrics_state
 from episodia.dataflow.ledger import Ledger
 from episodia.dataflow.rounds import Rounds
 from episodia.dataflow.runner_host import MakeRunner, RunnerFacts, RunnerHost, Then
@@ -94,6 +94,11 @@ class RunnerGroup:
         checked_whole(EngineError, where, "num_runners", num_runners, 1)
         self.seed = checked_seed(EngineError, where, seed) or 0
         self._in_flight = checked_whole(EngineError, where, "in_flight", in_flight, 1)
+        checked_whole(EngineError, where, "max_restarts", max_restarts, 0)
+        if call_timeout_s is not None:
+            checked_number(EngineError, where, "call_timeout_s", call_timeout_s, 0.0)
+        if not isinstance(engine, Engine) and not callable(engine):
+            raise EngineError(f"{where}: found `engine={engine!r}`, expected an engine such as `ThreadEngine()`. Pass one.")
         self._rounds = Rounds() if rounds is None else rounds
         self._make_runner, self._then = make_runner, then
         self._owns_engine = not isinstance(engine, Engine)
@@ -204,7 +209,8 @@ class RunnerGroup:
 
         Raises:
             EngineError: If the group is closed, or places lose too many runners.
-            Exception: An error of a runner's own; deliveries of others are kept for the next call.
+            Exception: The first error of a runner's own, with notes of others, when the round is over; deliveries are kept for
+                the next call.
         """
         steps, episodes = self._shares(num_timesteps), self._shares(num_episodes)
         shares = {
@@ -239,7 +245,7 @@ class RunnerGroup:
         until: float | None = None
         sitting = [-1] * self.num_runners
         self._ask_new(wanted, sitting, asked)
-        while not self._errors and self.in_flight:
+        while self.in_flight:
             here = {delivery.runner for delivery in self._kept}
             coming = here | {seat.index for seat in self._seats if seat.flights}
             if len(here) >= min(rounds.min_ready or self.num_runners, len(coming)):
@@ -366,9 +372,12 @@ class RunnerGroup:
             self._statistics = self.engine.share(statistics_of(self.env_to_module))
 
     def _raise_own_errors(self) -> None:
-        """Raise the first error of a runner's own; the others come with the next calls."""
+        """Raise the first error of a runner's own, with notes of the others."""
         if self._errors:
-            raise self._errors.pop(0)
+            (first, *others), self._errors = self._errors, []
+            for other in others:
+                first.add_note(f"Another runner has raised {other!r}.")
+            raise first
 
     def _check_open(self, where: str) -> None:
         if self._is_closed:
@@ -471,9 +480,11 @@ class RunnerGroup:
             "num_evaluations": self._num_evaluations,
             "num_steps": self.num_steps,
             "acted_with": dict(self.acted_with),
+            "metrics": metrics_state(RunnerMetrics.merged(self._metrics)),
             "counts": dict(self.counts),
             "lags": [[lag, count] for lag, count in sorted(self.lags.items())],
             "kept": [kept_state(delivery) for delivery in self._kept],
+            "leaving": [kept_state(delivery) for delivery in self._leaving],
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -504,7 +515,8 @@ class RunnerGroup:
         self.counts.update(state["counts"])
         self.lags = Counter(dict(state["lags"]))
         self.acted_with = state["acted_with"]
-        self._kept, self._errors = [kept_from(own) for own in state["kept"]], []
+        self._kept, self._leaving = ([kept_from(own) for own in state[name]] for name in ("kept", "leaving"))
+        self._metrics, self._errors = [metrics_from(state["metrics"])], []
         self._ledger = Ledger(state["num_steps"])
         self._resetting = set(range(self.num_runners))
 
