@@ -98,7 +98,9 @@ class RunnerGroup:
         if call_timeout_s is not None:
             checked_number(EngineError, where, "call_timeout_s", call_timeout_s, 0.0)
         if not isinstance(engine, Engine) and not callable(engine):
-            raise EngineError(f"{where}: found `engine={engine!r}`, expected an engine such as `ThreadEngine()`. Pass one.")
+            raise EngineError(
+                f"{where}: found `engine={engine!r}`, expected an engine such as `ThreadEngine()`. Pass one."
+            )
         self._rounds = Rounds() if rounds is None else rounds
         self._make_runner, self._then = make_runner, then
         self._owns_engine = not isinstance(engine, Engine)

@@ -38,6 +38,7 @@ from episodia.training.training_checks import (
     check_threads,
 )
 from episodia.training.training_setup import Setup
+from episodia.trees import describe
 
 # The metrics of one update, by name. Losses and their coefficients are missing until there is data to learn from.
 Record: TypeAlias = dict[str, float]
@@ -230,6 +231,11 @@ class Training:
             raise TrainingError(
                 f"training: found that the flow {self.flow.name!r} has ended after {self.iteration} updates, expected one that "
                 "goes on. Stop the training before, or make a flow without an end."
+            )
+        if not isinstance(cast("object", metrics), Mapping) or ALL_MODULES not in metrics:
+            raise TrainingError(
+                f"training: found {describe(metrics)} as an item of the flow {self.flow.name!r}, expected the metrics of an "
+                "update, such as those of `train_one_step`. Correct the flow."
             )
         self._count(self.runner.get_metrics())
         self.iteration += 1

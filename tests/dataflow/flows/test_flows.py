@@ -153,7 +153,9 @@ def test_an_error_names_the_stage_and_where_the_item_comes_from():
     assert caught.value.__notes__ == [f"Raised in {where}, which is dropped."]
 
 
-@pytest.mark.parametrize("flow", [Flow(Pulled(lambda: 1 // 0), name="draw"), Flow([1], gate=lambda: 1 // 0, name="draw")])
+@pytest.mark.parametrize(
+    "flow", [Flow(Pulled(lambda: 1 // 0), name="draw"), Flow([1], gate=lambda: 1 // 0, name="draw")]
+)
 def test_an_error_before_the_stages_names_the_innermost_flow(flow):
     with pytest.raises(ZeroDivisionError) as caught:
         next(union(flow.for_each(str), Flow([])))
@@ -214,7 +216,7 @@ def test_ratios_of_learned_to_inserted_are_kept():
 
 
 def test_the_time_in_which_a_flow_waits_is_counted():
-    def make_slowly(runner):
+    def make_slowly(_):
         return lambda episodes, _: time.sleep(0.05) or episodes
 
     with RunnerGroup(cartpole, 1) as group:

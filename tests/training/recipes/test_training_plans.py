@@ -248,6 +248,16 @@ def test_a_printed_training_flow_shows_its_stages():
         assert isinstance(training.flow, Flow)
 
 
+@pytest.mark.parametrize("item", [3, [], {"loss": 1.0}])
+def test_a_flow_of_something_else_than_metrics_is_an_error(item):
+    runner, learner = Setup.of("ppo", "CartPole-v1", **SMALL).build()
+    with (
+        Training(runner, learner, Recipe(), flow=Flow([item])) as training,
+        pytest.raises(TrainingError, match="metrics"),
+    ):
+        training.step()
+
+
 def test_a_flow_that_ends_ends_the_iteration_and_is_an_error_of_a_run():
     runner, learner = Setup.of("ppo", "CartPole-v1", **SMALL).build()
     metrics = [{"default_policy": {"loss": 1.0}, "__all_modules__": {}}] * 2

@@ -46,7 +46,7 @@ class ConcatSteps:
     def _hold(self, delivery: Delivery) -> None:
         if not isinstance(cast("object", delivery), Delivery):
             raise FlowError(
-                f"ConcatSteps: found {type(delivery).__name__}, expected deliveries. Put `flatten()` before it if they come in lists."
+                f"ConcatSteps: found {type(delivery).__name__}, expected a delivery. Put `flatten()` before it if it is a list."
             )
         listed = delivery.episodes
         is_counted = self._counts_agents or not listed.is_multi_agent
