@@ -99,10 +99,11 @@ class HindsightGoals(ColumnPiece):
         rewards = flat_column(columns, Columns.REWARDS, rows)
         _check(track.values, columns)
         lengths = track.lengths
-        chosen = np.flatnonzero((self._rng.random(len(rows)) < self.ratio) & (lengths > _ZERO))
-        goals, counts = self._goals(rows).take(chosen, 0), lengths.take(chosen)
+        is_new = (self._rng.random(len(rows)) < self.ratio) & (lengths > _ZERO)
+        goals, chosen = self._goals(rows), np.flatnonzero(is_new)
         achieved = track.values[_ACHIEVED].take(track.rows_of(chosen, skip=1, add=1), 0)
-        found = np.asarray(self.compute_reward(achieved, goals.repeat(counts, 0), {}))
+        wanted = goals.take(chosen.repeat(lengths.take(chosen)), 0)
+        found = np.asarray(self.compute_reward(achieved, wanted, {}))
         if found.shape != (len(achieved),):
             raise BatchError(
                 f"{self.name}: found rewards of the shape {list(found.shape)} from `compute_reward`, expected one for each of "
@@ -110,7 +111,7 @@ class HindsightGoals(ColumnPiece):
             )
         made = np.array(rewards.values)
         made[rewards.rows_of(chosen)] = found
-        desired = _replaced(track.values[_DESIRED], track.rows_of(chosen, add=1), goals, counts + _ONE)
+        desired = _replaced(track.values[_DESIRED], goals, is_new, lengths + _ONE)
         columns[Columns.OBS] = track.with_values({**track.values, _DESIRED: desired})
         columns[Columns.REWARDS] = rewards.with_values(made)
 
@@ -164,13 +165,12 @@ class HindsightGoals(ColumnPiece):
         self._rng = np.random.default_rng(self.seed)
 
 
-def _replaced(items: np.ndarray, rows: np.ndarray, goals: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return `items` with each of `goals` in as many of the `rows` as `counts` says."""
+def _replaced(items: np.ndarray, goals: np.ndarray, is_new: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the `items` of stretches, `counts` of each, with the goal of each stretch in place of those that are new."""
     # Taking rows is faster than writing some of them.
-    sources = np.arange(len(items))
-    sources[rows] = np.arange(len(items), len(items) + len(goals)).repeat(counts)
     both = np.concatenate([items, goals], dtype=items.dtype, casting="unsafe")
-    return both.take(sources, 0)
+    of_goals = np.arange(len(items), len(both)).repeat(counts)
+    return both.take(np.where(is_new.repeat(counts), of_goals, np.arange(len(items))), 0)
 
 
 def _check(observations: Item, columns: Batch) -> None:

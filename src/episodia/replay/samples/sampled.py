@@ -222,11 +222,11 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
             if column == Columns.T:
                 return Ragged(self.steps()[1], offsets)
             flags = self.is_terminated if column == Columns.TERMINATEDS else self.is_truncated
-            return Ragged.known(flags if drawn.is_single else at_ends(flags, offsets), offsets)
+            return Ragged.known(flags if drawn.is_single else at_ends(flags, offsets), offsets, 0, 1, drawn.width)
         if column in drawn.added:
-            return Ragged.known(drawn.added[column], offsets)
+            return Ragged.known(drawn.added[column], offsets, 0, 1, drawn.width)
         if column == Columns.KEYS:
-            return Ragged(self._keys_of_steps(), offsets)
+            return Ragged.known(self._keys_of_steps(), offsets, 0, 1, drawn.width)
         raise self._missing(column)
 
     def _keys_of_steps(self) -> np.ndarray:
