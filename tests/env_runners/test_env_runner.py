@@ -139,6 +139,20 @@ def test_without_a_module_actions_are_random_and_there_are_no_modules(kind):
         assert len(runner.sample(num_episodes=1)) == 1
 
 
+class Undeclared(ConnectorV2):
+    def __call__(self, *, batch, **kwargs):
+        return batch
+
+
+@both
+@pytest.mark.parametrize("place", ["env_to_module", "module_to_env"])
+def test_pieces_that_would_not_run_without_a_module_are_rejected(kind, place):
+    cls, make, _ = KINDS[kind]
+
+    with pytest.raises(EnvRunnerError, match=r"found the pieces \[Undeclared\(\)\] and no module.*RandomModule"):
+        cls(make, **{place: [Undeclared()]})
+
+
 @both
 def test_no_steps_are_no_episodes_and_change_nothing(kind):
     made = []

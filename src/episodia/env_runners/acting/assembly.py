@@ -15,6 +15,7 @@ from episodia.env_runners.acting.runner_pipelines import (
     Pieces,
     action_space_of,
     as_pieces,
+    check_runs_without_module,
     env_to_module_for,
     module_to_env_for,
     real_range_of,
@@ -68,8 +69,11 @@ def acting_of(
         kind: The kind of policy that acts in such a runner.
 
     Raises:
-        EnvRunnerError: If the policy is of the other kind, or if pipelines are given beside a policy.
+        EnvRunnerError: If the policy is of the other kind, if pipelines are given beside a policy, or if pieces are given that
+            do not run without a module.
     """
+    if found is None:
+        check_runs_without_module(env_to_module, module_to_env)
     if not isinstance(found, (Policy, MultiAgentPolicy)):
         return Acting(found, env_to_module, module_to_env, explore=True if explore == AUTO else explore)
     if not isinstance(found, kind):

@@ -39,6 +39,27 @@ def as_pieces(given: Any) -> list[ConnectorV2]:
     return list(given or ())
 
 
+def check_runs_without_module(
+    env_to_module: EnvToModulePipeline | Pieces | None, module_to_env: ModuleToEnvPipeline | Pieces | None
+) -> None:
+    """Check that no piece has an effect that would be missing, because no pipeline runs without a module.
+
+    Raises:
+        EnvRunnerError: If a piece in front of the module may write into episodes, or if there is one behind it.
+    """
+    in_front = [env_to_module] if isinstance(env_to_module, EnvToModulePipeline) else as_pieces(env_to_module)
+    single = [piece for piece in with_inner(in_front) if piece.inner_pieces is None]
+    idle = [piece for piece in single if piece.writes_to_episodes and not isinstance(piece, RewardShaper)]
+    if not isinstance(module_to_env, ModuleToEnvPipeline):
+        idle += as_pieces(module_to_env)
+    if idle:
+        raise EnvRunnerError(
+            f"found the pieces {idle} and no module; expected a module, because pipelines do not run without one. Pass "
+            "`episodia.modules.RandomModule(observation_space, action_space)` to act at random; if such a piece in front of "
+            "the module only adds columns, declare `writes_to_episodes = False`, or leave it out."
+        )
+
+
 def env_to_module_for(
     env: VectorEnv[Any, Any, Any], module: Any, given: EnvToModulePipeline | Pieces | None
 ) -> EnvToModulePipeline:
