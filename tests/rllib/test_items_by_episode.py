@@ -105,6 +105,32 @@ def test_other_connectors_read_and_write_the_row_of_an_episode():
     assert made[Columns.ACTIONS].tolist() == [[2.0], [4.0]]
 
 
+@pytest.mark.parametrize("base", BASES)
+def test_columns_tell_whether_an_episode_has_items_in_them(base):
+    seen = {}
+
+    def work(batch, episode, key):
+        seen[episode.id_] = [other in batch[Columns.OBS] for other in (key, ("nobody",))]
+
+    run(LearnerConnectorPipeline(connectors=[AddObservationsFromEpisodesToBatch(), piece_of(base, work)]), [walk("a")])
+    run(ModuleToEnvPipeline(connectors=[piece_of(base, work)]), [walk("b")], batch={"obs": np.zeros((1, 2))})
+
+    assert seen == {"a": [True, False], "b": [True, False]}
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_columns_of_several_modules_tell_whether_an_agent_has_a_row_in_them(base):
+    seen = []
+
+    def work(batch, _episode, key):
+        seen.append([other in batch[Columns.ACTIONS] for other in (key, (*key[:2], "nobody"))])
+
+    with MultiAgentEnvRunner(Countdown, module(), module_to_env=[piece_of(base, work)], seed=0) as runner:
+        runner.sample(num_timesteps=1)
+
+    assert seen == [[True, False]] * 2
+
+
 def test_other_connectors_see_arrays_as_before():
     seen = []
 

@@ -38,6 +38,12 @@ class KeyedArray(np.ndarray):
             changed_rows(self.view(np.ndarray)[place : place + 1], 0, value)  # raises where the value does not fit
         super().__setitem__(place, value)
 
+    def __contains__(self, key: Any) -> bool:
+        """Return whether a key is that of an episode, or what NumPy returns."""
+        if type(key) is not tuple or self.finder is None:
+            return super().__contains__(key)
+        return key in self.finder
+
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """Return results of NumPy's functions as plain arrays and scalars."""
         plain = array.view(np.ndarray)
@@ -67,20 +73,28 @@ class _Finder:
         self._positions: dict[tuple[Any, ...], list[int]] | None = None
         self.num_episodes = 0
 
+    def __contains__(self, key: Any) -> bool:
+        """Return whether there are episodes with this key."""
+        return key in self._known()
+
     def __call__(self, key: Any) -> list[int]:
         """Return the positions of the episodes with this key: several, if there are several chunks of an episode.
 
         Raises:
             BatchError: If there are no such episodes.
         """
-        if self._positions is None:
-            self._positions = self._found()
-        if key not in self._positions:
+        known = self._known()
+        if key not in known:
             raise BatchError(
-                f"found the key {key!r}, expected one of {list(self._positions)}. Use the ids of the episodes, as "
+                f"found the key {key!r}, expected one of {list(known)}. Use the ids of the episodes, as "
                 "`(id,)`, or `(id of the multi-agent episode, agent id, module id)`."
             )
-        return self._positions[key]
+        return known[key]
+
+    def _known(self) -> dict[tuple[Any, ...], list[int]]:
+        if self._positions is None:
+            self._positions = self._found()
+        return self._positions
 
     def _found(self) -> dict[tuple[Any, ...], list[int]]:
         episodes = EpisodeList.of(self._run.episodes)
@@ -168,8 +182,14 @@ class _ColumnOfModules:
     def __setitem__(self, key: Any, row: Any) -> None:
         self._of(key)[key] = row
 
+    def __contains__(self, key: Any) -> bool:
+        return self._has_module(key) and key in self._of(key)
+
+    def _has_module(self, key: Any) -> bool:
+        return type(key) is tuple and bool(key) and key[-1] in self._batch and self._name in self._batch[key[-1]]
+
     def _of(self, key: Any) -> Any:
-        if type(key) is not tuple or not key or key[-1] not in self._batch or self._name not in self._batch[key[-1]]:
+        if not self._has_module(key):
             raise BatchError(
                 f"column {self._name!r}: found the key {key!r}, expected `(id of the multi-agent episode, agent id, module "
                 f"id)`, with one of the modules {list(self._batch)}. All rows of a module are in `batch[module_id]`."

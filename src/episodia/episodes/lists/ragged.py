@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NoReturn, final
+from typing import Any, NoReturn, Protocol, final
 
 import numpy as np
 
@@ -13,6 +13,16 @@ from episodia.errors import BatchError, EpisodeIndexError, ShapeError
 from episodia.stacking import object_array, stack, unstack
 from episodia.trees import describe, frozen, leaves, map_batch
 from episodia.types import Item
+
+
+class Finder(Protocol):
+    """Finds the positions of stretches by their keys."""
+
+    def __call__(self, key: Any, /) -> Sequence[int]:
+        """Return the positions of the stretches with this key."""
+
+    def __contains__(self, key: Any, /) -> bool:
+        """Return whether there are such stretches."""
 
 
 @final
@@ -37,7 +47,7 @@ class Ragged:
 
     __slots__ = ("_finder", "_step_rows", "every", "offsets", "tail", "values", "width")
 
-    _finder: Callable[[Any], Sequence[int]]  # only in a column that `keyed` returned
+    _finder: Finder  # only in a column that `keyed` returned
     _step_rows: list[np.ndarray]  # what `step_rows` has returned; one list for all columns of the same rows
 
     def __init__(
@@ -126,7 +136,7 @@ class Ragged:
         made._step_rows = self._step_rows
         return made
 
-    def keyed(self, finder: Callable[[Any], Sequence[int]]) -> Ragged:
+    def keyed(self, finder: Finder) -> Ragged:
         """Return a column of the same values whose stretches are also found by keys; `finder` returns their positions."""
         keyed = self.with_values(self.values)
         keyed._finder = finder
@@ -138,6 +148,11 @@ class Ragged:
             f"found {self!r} where rows are iterated or converted to an array, expected an array. The rows of all steps are "
             "`column.body().values`, those of one episode `column[(episode.id_,)]`."
         )
+
+    def __contains__(self, key: Any) -> bool:
+        """Return whether there are stretches with the key `key`; see `keyed`."""
+        finder: Finder | None = getattr(self, "_finder", None)
+        return finder is not None and key in finder
 
     def __getitem__(self, key: Any) -> Any:
         """Return the steps of the stretches with the key `key`, a batch; see `keyed`."""
@@ -155,7 +170,7 @@ class Ragged:
         self.values = map_batch(lambda leaf, part: changed_rows(leaf, places, part), self.values, new)
 
     def _rows_of(self, key: Any) -> np.ndarray:
-        finder: Callable[[Any], Sequence[int]] | None = getattr(self, "_finder", None)
+        finder: Finder | None = getattr(self, "_finder", None)
         if finder is None or not isinstance(key, tuple):
             raise EpisodeIndexError(
                 f"found the index {key!r} of {self!r}, expected the key of an episode, such as `('walk',)`, in a column that a "
