@@ -19,9 +19,9 @@ from episodia.env_runners.envs.async_lanes import close, forgets_resets
 from episodia.env_runners.envs.env_sources import AnyEnv, VectorEnvSource
 from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.env_runners.rollout.episode_totals import EpisodeTotals
-from episodia.env_runners.rollout.returned_chunks import HandOut
 from episodia.env_runners.rollout.sample_goals import Goal, SampleMode
 from episodia.env_runners.rollout.sampler import Sampler
+from episodia.env_runners.rollout.waiting_chunks import WaitingChunks
 from episodia.env_runners.runner_settings import (
     BatchMode,
     CheckFinite,
@@ -164,8 +164,8 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         totals = EpisodeTotals()
         faults = Faults(on_env_error, self._metrics, totals)
         self._loop = new_loop(self._source, acting, recorder, self._seeds, faults, self._watcher)
-        hand_out = HandOut(faults, totals, on_cut=self._watcher.cut, check_finite=check_finite)
-        self._sampler = Sampler(self._loop, hand_out, totals, reward_delay)
+        waiting = WaitingChunks(faults, totals, on_cut=self._watcher.cut, check_finite=check_finite)
+        self._sampler = Sampler(self._loop, waiting, totals, reward_delay)
         with self._closed_on_error(owns_envs=self._source.can_remake):
             self._watcher.created(self.env)
 

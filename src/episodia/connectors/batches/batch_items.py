@@ -85,7 +85,7 @@ def add_n_batch_items(
     """
     found = len(items_to_add) if isinstance(items_to_add, list) else _rows(items_to_add)
     if not is_whole(num_items) or found != num_items:
-        raise _refused(
+        raise _rejection(
             f"found {found} items, expected {describe(num_items)} as `num_items` says. Pass the number of items.",
             column,
             single_agent_episode,
@@ -113,7 +113,7 @@ def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode |
             raise not_an_episode("add_batch_item", episode)
         module_id = DEFAULT_MODULE_ID if episode.module_id is None else episode.module_id
         if module_id in batch and isinstance(batch[module_id], dict):
-            raise _refused(_sorted_by_modules(batch), column, episode)
+            raise _rejection(_sorted_by_modules(batch), column, episode)
         key = (episode.id_,) if episode.agent_id is None else owner_of(episode).key
     if found is None:
         given: object = batch
@@ -128,7 +128,7 @@ def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode |
         return found.setdefault(key, [])  # type: ignore[no-any-return]  # the lists of a collected column
     if isinstance(found, list) and key is None:
         return found
-    raise _refused(_cannot_add(found, key), column, episode)
+    raise _rejection(_cannot_add(found, key), column, episode)
 
 
 def _sorted_by_modules(batch: dict[str, Any]) -> str:
@@ -138,7 +138,7 @@ def _sorted_by_modules(batch: dict[str, Any]) -> str:
     )
 
 
-def _refused(message: str, column: str, episode: SingleAgentEpisode | None) -> BatchError:
+def _rejection(message: str, column: str, episode: SingleAgentEpisode | None) -> BatchError:
     error = BatchError(f"column {column!r}: {message}")
     mark(error, column, None if episode is None else episode.id_)
     return error
@@ -253,7 +253,7 @@ def one_each(column: dict[Any, Any], rows: EpisodeList) -> list[Any] | None:
 
 
 def _check_shares(batches: dict[tuple[Any, ...], Any], wanted: dict[tuple[Any, ...], int]) -> None:
-    """Refuse as many items as there are rows in all, if one episode has too many of them and another one too few."""
+    """Reject as many items as there are rows in all, if one episode has too many of them and another one too few."""
     for key, count in wanted.items():
         if _length(batches[key]) != count:
             raise BatchError(

@@ -27,19 +27,19 @@ class Restart(str):
     """The reason why an environment was rebuilt. Strings of other classes are an environment's own.
 
     Attributes:
-        refusal: The message of the error that is still to be raised, if the environment returned something else than a step.
+        rejection: The message of the error that is still to be raised, if the environment returned something else than a step.
     """
 
-    refusal: str | None
+    rejection: str | None
 
-    def __new__(cls, text: str, refusal: str | None = None) -> Self:
+    def __new__(cls, text: str, rejection: str | None = None) -> Self:
         """Return the text of an error, and what to raise because of it."""
         restart = super().__new__(cls, text)
-        restart.refusal = refusal
+        restart.rejection = rejection
         return restart
 
     def __reduce__(self) -> Any:
-        return Restart, (str(self), self.refusal)
+        return Restart, (str(self), self.rejection)
 
 
 def restart_of(info: dict[Any, Any]) -> Restart | None:

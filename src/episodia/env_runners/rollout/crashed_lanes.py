@@ -35,7 +35,7 @@ class Faults:
         # The same episodes, as long as the last rewards of them have not been asked for.
         self.unseen_ends: set[str] = set()
         # What environments have returned that was no step: errors that are raised when the others have been recorded.
-        self.refusals: list[str] = []
+        self.rejections: list[str] = []
         # The episodes that the last fault has ended; the order of episodes has to forget or end them.
         self.dropped: Sequence[str] = ()
         self.truncated: Sequence[str] = ()
@@ -54,8 +54,8 @@ class Faults:
         restarts = {lane: restart for lane, info in infos.items() if (restart := restart_of(info)) is not None}
         self.metrics.num_env_restarts += len(restarts)
         for lane, restart in restarts.items():
-            if restart.refusal is not None:
-                self.refusals.append(restart.refusal + places.get(lane, ""))
+            if restart.rejection is not None:
+                self.rejections.append(restart.rejection + places.get(lane, ""))
             infos[lane][RESTARTED] = str(restart)
         return list(restarts)
 

@@ -21,7 +21,7 @@ class MaskReader:
         num_lanes: How many lanes there are.
 
     Attributes:
-        refused: By lane, what is wrong with its mask; the lane cannot go on.
+        rejected: By lane, what is wrong with its mask; the lane cannot go on.
         are_new: Whether the last call of `read` has seen the first mask.
 
     >>> reader = MaskReader("action_mask", spaces.Discrete(2), 2)
@@ -36,7 +36,7 @@ class MaskReader:
         self._width = _width_of(space)
         self._num_lanes = num_lanes
         self._row: np.ndarray | None = None  # that allows everything, in the dtype of the first mask
-        self.refused: dict[int, str] = {}
+        self.rejected: dict[int, str] = {}
         self.are_new = False
 
     def read(self, infos: Infos) -> np.ndarray | None:
@@ -67,7 +67,7 @@ class MaskReader:
         is_mask = array.ndim == 1 and array.dtype.kind in "biuf" and (width is None or len(array) == width)
         if not is_mask or (array.dtype.kind == "f" and not np.isfinite(array).all()):
             shape = "one number for each action" if width is None else f"{width} numbers, one for each action"
-            self.refused[lane] = (
+            self.rejected[lane] = (
                 f"environment {lane}: found the action mask {describe(mask)} in an info, expected an array of {shape}. Correct "
                 "the environment."
             )

@@ -24,8 +24,8 @@ from episodia.env_runners.rollout.nan_and_bounds_checks import (
     no_action_allowed,
     note_not_finite,
 )
-from episodia.env_runners.rollout.returned_chunks import Harvest
 from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode
+from episodia.env_runners.rollout.waiting_chunks import Harvest
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.runner_settings import CheckFinite
 from episodia.episodes import MultiAgentEpisode

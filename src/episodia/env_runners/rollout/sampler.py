@@ -6,9 +6,9 @@ from typing import final
 
 from episodia.env_runners.acting.runner_pipelines import delay_of, shapers_of
 from episodia.env_runners.rollout.episode_totals import EpisodeTotals
-from episodia.env_runners.rollout.returned_chunks import HandOut
 from episodia.env_runners.rollout.sample_goals import Goal, SampleMode
 from episodia.env_runners.rollout.single_agent_loop import SingleAgentLoop
+from episodia.env_runners.rollout.waiting_chunks import WaitingChunks
 from episodia.episodes import EpisodeList
 
 
@@ -18,14 +18,14 @@ class Sampler:
 
     Args:
         loop: What plays.
-        hand_out: Where recorded episodes wait.
+        waiting: Where recorded episodes wait.
         totals: Which episodes go on, for the metrics.
         reward_delay: For how many steps after its own a reward may be set, at least.
     """
 
-    def __init__(self, loop: SingleAgentLoop, hand_out: HandOut, totals: EpisodeTotals, reward_delay: int) -> None:
+    def __init__(self, loop: SingleAgentLoop, waiting: WaitingChunks, totals: EpisodeTotals, reward_delay: int) -> None:
         self._loop = loop
-        self._hand_out = hand_out
+        self._waiting = waiting
         self._totals = totals
         self._reward_delay = reward_delay
         self._last_mode: SampleMode | None = None
@@ -44,18 +44,18 @@ class Sampler:
             self._recover()
         self._is_settled = False
         self._prepare(goal, mode, lookback, force_reset)
-        self._loop.play(goal, mode, self._hand_out.steps_waiting, self._commit)
+        self._loop.play(goal, mode, self._waiting.steps_waiting, self._commit)
         self._wait_for_rewards(goal, mode)
         return self._handed_out(goal)
 
     def release(self) -> None:
         """Forget what `sample` has returned last; before that, an interrupt lets the next call return it again."""
         self._is_settled = True
-        self._hand_out.release()
+        self._waiting.release()
 
     def _recover(self) -> None:
         """Settle what an exception or an interrupt has left: chunks wait once, and episodes are known to have ended."""
-        loop, waiting = self._loop, self._hand_out
+        loop, waiting = self._loop, self._waiting
         loop.recover()
         waiting.recover(loop.recorder)
         for id_ in waiting.whole_episodes():
@@ -66,10 +66,10 @@ class Sampler:
         """Reset lanes if the pipelines or the sampling mode changed."""
         loop, actor = self._loop, self._loop.actor
         if goal.episodes is not None or len(loop.order):
-            loop.order.keep_only([*self._hand_out.whole_episodes(), *loop.whole_episodes()])
+            loop.order.keep_only([*self._waiting.whole_episodes(), *loop.whole_episodes()])
         if len(self._totals) > 2 * loop.recorder.num_lanes:
             # Episodes that were left and never end.
-            self._totals.keep_only([*self._hand_out.ids(), *loop.running_episodes()])
+            self._totals.keep_only([*self._waiting.ids(), *loop.running_episodes()])
         actor.shapers = shapers_of(actor.env_to_module)
         if lookback > loop.recorder.lookback:
             # Running episodes have dropped the steps that a changed pipeline, or a learner, looks back to.
@@ -79,11 +79,11 @@ class Sampler:
             loop.needs_reset = True
         if force_reset or self._last_mode not in (None, mode):
             # Other columns may be recorded from now on, which only new chunks can have.
-            self._hand_out.collect(loop.recorder)
+            self._waiting.collect(loop.recorder)
             loop.order.keep_only(())
             if goal.episodes is not None:
                 # The caller asks for episodes that are played in the new mode.
-                self._hand_out.drop()
+                self._waiting.drop()
         self._last_mode = mode
         if goal.episodes is not None and not loop.has_whole_episodes_only():
             loop.needs_reset = True
@@ -95,7 +95,7 @@ class Sampler:
 
     def _wait_for_rewards(self, goal: Goal, mode: SampleMode) -> None:
         """Play on until no reward is open in what is returned."""
-        loop, waiting = self._loop, self._hand_out
+        loop, waiting = self._loop, self._waiting
         if not self._has_delayed_rewards:
             return
         delay = delay_of(loop.actor.env_to_module, self._reward_delay)
@@ -113,7 +113,7 @@ class Sampler:
         self._loop.actor.module_to_env.commit()
 
     def _handed_out(self, goal: Goal) -> EpisodeList:
-        loop, waiting = self._loop, self._hand_out
+        loop, waiting = self._loop, self._waiting
         if goal.episodes is None:
             if not self._has_delayed_rewards:
                 waiting.collect(loop.recorder)

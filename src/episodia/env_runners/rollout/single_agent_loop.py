@@ -151,9 +151,9 @@ class SingleAgentLoop:
 
     def _reject_masks(self) -> None:
         """Drop the episodes of lanes whose mask cannot be read; the errors are raised with others of this step."""
-        refused, self._masks.refused = self._masks.refused, {}
-        self.faults.refusals += refused.values()
-        self._drop([lane for lane in refused if lane in self._running()])
+        rejected, self._masks.rejected = self._masks.rejected, {}
+        self.faults.rejections += rejected.values()
+        self._drop([lane for lane in rejected if lane in self._running()])
 
     def _forget_steps_without_masks(self) -> None:
         """Drop what was recorded before the first mask, which all steps have from now on; happens once, usually at step 1."""
@@ -235,9 +235,9 @@ class SingleAgentLoop:
         if self._counts_episodes or self._horizons or self._watcher.is_listening or not stepper.begins_by_itself:
             self._turn_over(mode)
         self._is_mid_step = False
-        if self._masks.refused:
+        if self._masks.rejected:
             self._reject_masks()
-        if self.faults.refusals:
+        if self.faults.rejections:
             self._raise_rejections()
         if self._masks.are_new:
             self._forget_steps_without_masks()
@@ -273,9 +273,9 @@ class SingleAgentLoop:
 
     def _raise_rejections(self) -> None:
         """Raise the errors about environments that returned something else than a step; all lanes can continue."""
-        refusals, self.faults.refusals = self.faults.refusals, []
+        rejections, self.faults.rejections = self.faults.rejections, []
         self.actor.forget()
-        raise EnvError("\n".join(refusals))
+        raise EnvError("\n".join(rejections))
 
     def _turn_over(self, mode: SampleMode) -> None:
         try:

@@ -22,7 +22,7 @@ from episodia.trees import leaves
 
 
 @final
-class HandOut:
+class WaitingChunks:
     """Keeps recorded chunks until they are returned, whatever is raised in between.
 
     Args:
