@@ -22,11 +22,16 @@ SOURCES = sorted({*(ROOT / "src" / "episodia").rglob("*.py")} - {PICKLED_COPIES}
 PACKAGES = [
     "checkpoints",
     "connectors",
+    "dataflow",
     "env_runners",
     "episodes",
     "learners",
     "modules",
+    "modules.distributions",
     "policies",
+    "replay",
+    "rllib",
+    "store",
     "testing",
     "training",
 ]

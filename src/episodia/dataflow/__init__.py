@@ -82,3 +82,7 @@ __all__ = [
     "train_one_step",
     "union",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -27,3 +27,7 @@ __all__ = [
     "SquashedGaussianSpec",
     "dist_for",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
