@@ -17,6 +17,7 @@ import torch
 from episodia.arguments import checked_whole
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
+from episodia.episodes.lists.ragged import offsets_of
 from episodia.errors import BatchError, LearnerError
 from episodia.trees import flat, leaves, map_batch
 from episodia.types import Batch
@@ -117,10 +118,10 @@ def _in_order(columns: Batch, counts: np.ndarray, num: int) -> Iterator[Minibatc
         return iter([leaf[start:stop] for start, stop in pairwise(cuts)])
 
     parts = {name: map_batch(parted, column) for name, column in columns.items()}
-    rows = np.arange(len(counts))
-    for start, stop in pairwise(cuts):
+    rows, num_steps = np.arange(len(counts)), np.diff(offsets_of(counts)[cuts]).tolist()
+    for start, stop, num_own in zip(cuts, cuts[1:], num_steps, strict=False):
         own = {name: map_batch(next, column) for name, column in parts.items()}
-        yield Minibatch(own, int(counts[start:stop].sum()), 0, rows[start:stop])
+        yield Minibatch(own, num_own, 0, rows[start:stop])
 
 
 def plan(counts: np.ndarray, minibatch_size: int, rng: np.random.Generator | None = None) -> list[np.ndarray]:

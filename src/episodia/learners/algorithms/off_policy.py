@@ -111,8 +111,8 @@ class ReplayedSteps:
         if Columns.DISCOUNTS in self._batch:
             self.discounts = self._numbers(Columns.DISCOUNTS)
         else:
-            terminateds = self._column(Columns.TERMINATEDS, _WRITERS)
-            self.discounts = gamma * (self.one_each(terminateds, "the column 'terminateds'") == 0)
+            terminateds = self.one_each(self._column(Columns.TERMINATEDS, _WRITERS), "the column 'terminateds'")
+            self.discounts = torch.where(terminateds.bool(), 0.0, gamma)
         self._mask = self._numbers(Columns.LOSS_MASK) if Columns.LOSS_MASK in self._batch else None
         self._weights = self._numbers(Columns.WEIGHTS) if Columns.WEIGHTS in self._batch else None
 

@@ -28,9 +28,10 @@ def chosen(values: Tensor, actions: Tensor) -> Tensor:
     >>> chosen(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1, 0]))
     tensor([2., 3.])
     """
-    axis = actions.dim()
-    index = actions.long().reshape(*actions.shape, *(1,) * (values.dim() - axis))
-    return values.gather(axis, index.expand(*actions.shape, 1, *values.shape[axis + 1 :])).squeeze(axis)
+    axis, index = actions.dim(), actions.long().unsqueeze(-1)
+    if values.dim() > index.dim():
+        index = index.unsqueeze(-1).expand(*index.shape, values.shape[-1])
+    return values.gather(axis, index).squeeze(axis)
 
 
 def best_actions(values: Tensor, action_mask: Tensor | None = None) -> Tensor:
