@@ -9,7 +9,7 @@ import pytest
 import episodia
 from episodia import arguments, dataflow, learners, modules, policies, replay, training
 from episodia.connectors import View
-from episodia.errors import LearnerError, UnknownArgumentError
+from episodia.errors import LearnerError, TrainingError, UnknownArgumentError
 from episodia.learners import AlgorithmConfig
 from episodia.schedules import ExponentialSchedule
 from junk import JUNK, problem_with
@@ -115,3 +115,23 @@ def test_a_misspelt_setting_raises_with_the_nearest_name(made, misspelt, meant):
 
 def test_signatures_show_the_settings_themselves():
     assert list(inspect.signature(replay.Transitions).parameters) == ["n_step", "gamma"]
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (training.EvalEvery(100, keep_best=False), "EvalEvery(100, episodes=20, keep_best=False)"),
+        (training.EarlyStopping(patience=3, least=0.5), "EarlyStopping('return_mean', patience=3, least=0.5)"),
+        (dataflow.ConcatSteps(64, count_by="agent_steps"), "ConcatSteps(64, count_by='agent_steps')"),
+        (dataflow.RatioGates(2.0, tolerance=8.0), "RatioGates(2, tolerance=8)"),
+        (dataflow.LocalEngine(), "LocalEngine()"),
+    ],
+)
+def test_what_a_user_configures_shows_its_settings(made, shown):
+    assert repr(made) == shown
+
+
+@pytest.mark.parametrize("least", ["0.5", None, -1.0])
+def test_early_stopping_rejects_a_rise_that_is_not_a_number_of_at_least_0(least):
+    with pytest.raises(TrainingError, match="least"):
+        training.EarlyStopping(patience=3, least=least)

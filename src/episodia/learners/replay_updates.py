@@ -55,6 +55,9 @@ class ReplayUpdates:
         self.num = checked_whole(LearnerError, "ReplayUpdates", "num", num, 1)
         self.draw = _draw_of(learner) if draw is None else draw
 
+    def __repr__(self) -> str:
+        return f"ReplayUpdates({type(self.learner).__name__}, {self.buffer!r}, num={self.num}, draw={self.draw!r})"
+
     def update(self, *, num_gradient_steps: int = 1, env_steps: int | None = None) -> UpdateMetrics:
         """Draw a sample for each gradient step, take the steps, and write the priorities of all samples.
 

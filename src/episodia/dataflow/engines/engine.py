@@ -61,6 +61,9 @@ class Engine(ABC):
     is_serial: ClassVar[bool] = False
     is_in_process: ClassVar[bool] = True
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     @abstractmethod
     def start(self, make: Callable[[], Any]) -> Worker:
         """Return a worker with the object that `make` makes. If `make` fails, so does each call, with its error."""

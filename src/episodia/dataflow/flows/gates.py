@@ -65,6 +65,9 @@ class RatioGates(Memory):
         self._amount = amount
         self.num_inserted = self.num_learned = 0.0
 
+    def __repr__(self) -> str:
+        return f"RatioGates({self._ratio:g}, tolerance={self._tolerance:g})"
+
     def _of(self, item: Any) -> float:
         return 1.0 if self._amount is None else self._amount(item)
 

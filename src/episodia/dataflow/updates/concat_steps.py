@@ -35,6 +35,9 @@ class ConcatSteps:
         self._held: list[Delivery] = []
         self._num_steps = 0
 
+    def __repr__(self) -> str:
+        return f"ConcatSteps({self._min_steps}, count_by={'agent_steps' if self._counts_agents else 'env_steps'!r})"
+
     def __call__(self, delivery: Delivery) -> Iterable[EpisodeList[Any]]:
         """Hold the delivery, and return a list when there are enough steps."""
         self._hold(delivery)

@@ -32,6 +32,9 @@ class DropStale:
         self._group = group
         self._max_lag = checked_whole(FlowError, "DropStale", "max_lag", max_lag, 0)
 
+    def __repr__(self) -> str:
+        return f"DropStale({self._group!r}, max_lag={self._max_lag})"
+
     def __call__(self, delivery: Delivery) -> Iterable[Delivery]:
         """Return the delivery if it is fresh enough."""
         if self._group.weights_version - delivery.version <= self._max_lag:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import final
 
-from episodia.arguments import checked_flag, checked_whole, names_nearest_argument
+from episodia.arguments import checked_flag, checked_number, checked_whole, names_nearest_argument
 from episodia.errors import TrainingError
 from episodia.training.events.training_callback import TrainingCallback
 from episodia.training.training import Record, Training
@@ -42,6 +42,9 @@ class EvalEvery(TrainingCallback):
         self.best_return = -math.inf
         self._next = self._every
 
+    def __repr__(self) -> str:
+        return f"EvalEvery({self._every}, episodes={self._episodes}, keep_best={self._keeps_best})"
+
     def on_begin(self, training: Training) -> None:
         """Go on from the evaluations in the history."""
         found = [record[EVALUATED] for record in training.history if EVALUATED in record]
@@ -72,12 +75,16 @@ class EarlyStopping(TrainingCallback):
         least: How much higher a value has to be.
 
     Raises:
-        TrainingError: If `patience` is invalid.
+        TrainingError: If `patience` or `least` is invalid.
     """
 
     def __init__(self, metric: str = "return_mean", *, patience: int, least: float = 0.0) -> None:
-        self._metric, self._least = metric, least
+        self._metric = metric
+        self._least = checked_number(TrainingError, "EarlyStopping", "least", least, 0.0)
         self._patience = checked_whole(TrainingError, "EarlyStopping", "patience", patience, 1)
+
+    def __repr__(self) -> str:
+        return f"EarlyStopping({self._metric!r}, patience={self._patience}, least={self._least})"
 
     def on_begin(self, training: Training) -> None:
         """Count the records in the history."""
