@@ -275,3 +275,13 @@ def test_a_delivery_travels_as_a_table():
     assert arrived.episodes.is_untouched
     assert arrived.num_steps == 20
     assert np.array_equal(arrived.episodes.flat(Columns.OBS).values, delivery.episodes.flat(Columns.OBS).values)
+
+
+def test_the_time_that_runners_take_to_begin_is_not_that_of_their_calls():
+    engine = SimulatedEngine(0, p_die=0.2, begin_s=90.0)  # a call takes at most 12 s
+    with RunnerGroup(cartpole, 2, engine=engine, call_timeout_s=15.0) as group:
+        for _ in range(20):
+            group.sample_round(num_timesteps=2)
+
+        assert group.counts["died"] >= 2
+        assert group.counts["hung"] == 0

@@ -12,6 +12,7 @@ import torch
 
 from episodia import SingleAgentEnvRunner
 from episodia.connectors import MeanStdFilter
+from episodia.dataflow.engines.ray_session import ray_module
 from episodia.modules import MLPActorCritic
 
 SPACES = gym.make("CartPole-v1")
@@ -86,6 +87,11 @@ class Subject:
         if self.child is not None:
             self.child.kill()
             self.child.wait()
+
+
+def pid_of(worker):
+    """Return the process of a worker of a Ray engine."""
+    return ray_module().get(worker._actor._place)[1]
 
 
 def is_alive(pid):

@@ -30,6 +30,7 @@ from episodia.dataflow.updates.learner_stages import (
     train_one_step,
 )
 from episodia.dataflow.updates.learner_worker import Updated, Updates
+from episodia.dataflow.updates.replay_shard import ReplayShard
 from episodia.dataflow.updates.replaying import replay, replayed_lists, store
 from episodia.dataflow.updates.reporting import Every, Report, counters_of
 
@@ -55,6 +56,7 @@ __all__ = [
     "Pulled",
     "RatioGates",
     "RayEngine",
+    "ReplayShard",
     "Report",
     "Rounds",
     "RunnerGroup",

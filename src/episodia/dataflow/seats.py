@@ -170,7 +170,10 @@ class Seats:
                 # An answer that has come meanwhile is taken with the next call.
                 if self.engine.wait([seat.flights[0].call], 0):
                     continue
-                self.replace(seat, "hung")
+                if seat.worker.may_take_longer():
+                    seat.first_since_s = self.engine.now()
+                else:
+                    self.replace(seat, "hung")
 
     def replace(self, seat: Seat, why: str, cause: Exception | None = None) -> None:
         """Start another runner in the place of one that has died or is given up; what it had to answer is lost.
@@ -215,7 +218,10 @@ class Seats:
         while asked:
             over = self.engine.wait(list(asked.values()), self._timeout_s)
             for index in [index for index, call in asked.items() if call in over or not over]:
-                call, seat = asked.pop(index), self.seats[index]
+                seat = self.seats[index]
+                if not over and seat.worker.may_take_longer():
+                    continue
+                call = asked.pop(index)
                 try:
                     if not over:
                         raise WorkerDiedError(f"runner {index}: found no answer to `{method}` in time.")

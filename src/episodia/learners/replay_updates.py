@@ -13,7 +13,7 @@ from episodia.errors import LearnerError
 from episodia.learners.algorithms.off_policy import OffPolicyConfig
 from episodia.learners.learner import Learner
 from episodia.learners.update_metrics import UpdateMetrics
-from episodia.replay import Draw, ReplayBuffer
+from episodia.replay import Draw, Replay
 from episodia.types import Batch
 
 # The results of rows that become priorities.
@@ -30,7 +30,7 @@ class ReplayUpdates:
 
     Args:
         learner: The learner.
-        buffer: The buffer.
+        buffer: The buffer: a `ReplayBuffer`, or what takes its place, such as a `ReplayShard`.
         num: The number of rows of a sample.
         draw: What a sample is made of; None takes the draw of the learner's algorithm.
 
@@ -49,7 +49,7 @@ class ReplayUpdates:
     (4,)
     """
 
-    def __init__(self, learner: Learner, buffer: ReplayBuffer, *, num: int = 256, draw: Draw | None = None) -> None:
+    def __init__(self, learner: Learner, buffer: Replay, *, num: int = 256, draw: Draw | None = None) -> None:
         self.learner = learner
         self.buffer = buffer
         self.num = checked_whole(LearnerError, "ReplayUpdates", "num", num, 1)

@@ -1,5 +1,6 @@
 """Several learners together learn what one learner would, whoever has which episodes."""
 
+import time
 from functools import partial
 
 import numpy as np
@@ -196,3 +197,16 @@ def balanced_by_search(lengths, count):
         if parts <= count:
             return most
     return sum(lengths)
+
+
+def test_ranks_that_begin_late_are_waited_for():
+    made = iter(range(4))
+
+    def make():
+        time.sleep(1.5 if next(made) == 1 else 0.0)  # one of the ranks
+        return learner_of(PPO)
+
+    with ThreadEngine() as engine, LearnerGroup(make, 2, engine=engine, timeout_s=1.0) as group:
+        group.update(walks([9, 30, 4], 0), **HOW)
+
+        assert group.counts == {}

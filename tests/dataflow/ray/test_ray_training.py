@@ -1,11 +1,14 @@
 """Trainings whose runners and learners live in Ray: the same run as in process, which goes on elsewhere."""
 
 import json
+import os
+import signal
 
 import pytest
 
 from episodia.errors import TrainingError
-from episodia.training import resume, train
+from episodia.training import Setup, Training, resume, train
+from ray_objects import pid_of
 
 SMALL = {"num_envs": 2, "num_timesteps": 128, "num_epochs": 2, "minibatch_size": 64, "progress": False}
 TIMES = ("_s", "time", "per_second")
@@ -67,3 +70,19 @@ def test_workers_that_cannot_be_are_rejected(options):
     algorithm = options.pop("algorithm")
     with pytest.raises(TrainingError):
         train(algorithm, "CartPole-v1", steps=1, progress=False, **options)
+
+
+def test_apex_on_ray_goes_on_when_a_shard_of_replay_is_killed_and_then_in_process():
+    small = {"num_envs": 2, "num_timesteps": 32, "warm_up": 40, "batch_size": 16, "num_shards": 2}
+    with Training.of(Setup.of("apex", "CartPole-v1", num_runners=2, engine="ray", **small)) as training:
+        training.run(steps=200)
+        os.kill(pid_of(training.updating.shards[0].buffer._worker), signal.SIGKILL)
+        training.run(steps=600)
+        last, state = training.history[-1], training.get_state()
+    with Training.of(Setup.of("apex", "CartPole-v1", num_runners=2, engine="local", **small)) as resumed:
+        resumed.set_state(state)
+        resumed.run(steps=last["steps"] + 100)
+
+    assert last["runners/shards_died"] == 1
+    assert last["runners/shard_steps_lost"] >= 20
+    assert len(resumed.history) >= 3

@@ -34,9 +34,20 @@ class Call(ABC):
 class Worker(ABC):
     """An object that lives where the engine has put it; its methods are called by their names."""
 
+    _is_beginning = False  # as far as it is known
+
     @abstractmethod
     def call(self, method: str, *arguments: Any) -> Call:
         """Queue a call, and return at once. If the worker has died, the call is over."""
+
+    def may_take_longer(self) -> bool:
+        """Tell whether a call whose time is up may take as long again, because the object was not made when its time began."""
+        beginning, self._is_beginning = self._is_beginning, self._is_beginning and not self._is_made()
+        return beginning
+
+    def _is_made(self) -> bool:
+        """Tell whether the object is made, or cannot be."""
+        return True
 
     @abstractmethod
     def kill(self) -> None:

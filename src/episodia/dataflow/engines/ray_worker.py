@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, final
@@ -16,6 +17,9 @@ from episodia.dataflow.engines.ray_host import Sent
 from episodia.dataflow.engines.ray_processes import kill_process
 from episodia.dataflow.engines.ray_session import ray_module
 from episodia.errors import EngineError, RemoteTracebackError, WorkerDiedError
+
+# Processes take seconds to start, and machines of growing clusters minutes.
+_BEGINNING_S = 600.0
 
 
 @final
@@ -82,7 +86,11 @@ class RayWorker(Worker):
     def __init__(self, actor: RayActor, make: Callable[[], Any]) -> None:
         self._actor = actor
         pickled = ray_module().cloudpickle.dumps(make)
-        actor.handle.make.remote(Sent(pickled, _own_environments(), list(sys.path), torch.get_num_threads()))
+        self._made = actor.handle.make.remote(
+            Sent(pickled, _own_environments(), list(sys.path), torch.get_num_threads())
+        )
+        self._is_beginning = True
+        self._made_at_latest_s = time.monotonic() + _BEGINNING_S
         self._open: list[RayCall] = []
         self._is_dead = False
 
@@ -90,10 +98,14 @@ class RayWorker(Worker):
         """Queue a call."""
         if self._is_dead:
             return RayCall(None, Outcome.died("was killed"))
+        self.may_take_longer()  # notes whether the object is made
         ref = self._actor.handle.call.remote(method, arguments, torch.get_num_threads())
         call = RayCall(ref)
         self._open = [*self._unanswered(), call]
         return call
+
+    def _is_made(self) -> bool:
+        return bool(_ready([self._made])) or time.monotonic() > self._made_at_latest_s
 
     def _unanswered(self) -> list[RayCall]:
         ready = _ready([call.ref for call in self._open])

@@ -77,18 +77,24 @@ class _ThreadWorker(Worker):
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._open: list[Future[Outcome]] = []
         self._is_dead = False
+        self._made = threading.Event()
+        self._is_beginning = True
         # A hung method must not keep the program from ending.
-        self.thread = threading.Thread(target=_work, args=(self._jobs, make), daemon=True)
+        self.thread = threading.Thread(target=_work, args=(self._jobs, make, self._made), daemon=True)
         self.thread.start()
 
     def call(self, method: str, *arguments: Any) -> Call:
         future: Future[Outcome] = Future()
+        self.may_take_longer()  # notes whether the object is made
         if self._is_dead:
             future.set_result(Outcome.died("was killed"))
         else:
             self._open = [*(other for other in self._open if not other.done()), future]
             self._jobs.put((method, arguments, future))
         return _ThreadCall(future)
+
+    def _is_made(self) -> bool:
+        return self._made.is_set()
 
     def kill(self) -> None:
         if not self._is_dead:
@@ -98,8 +104,9 @@ class _ThreadWorker(Worker):
             self._jobs.put(None)
 
 
-def _work(jobs: SimpleQueue[_Job], make: Callable[[], Any]) -> None:
+def _work(jobs: SimpleQueue[_Job], make: Callable[[], Any], is_made: threading.Event) -> None:
     made = Outcome.of(make)
+    is_made.set()
     while (job := jobs.get()) is not None:
         method, arguments, future = job
         if not future.done():

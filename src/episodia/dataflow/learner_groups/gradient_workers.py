@@ -123,7 +123,8 @@ class GradientWorkers:
         found: dict[int, MeasuredGradients] = {}
         while calls:
             over = self._engine.wait(list(calls.values()), self._timeout_s)
-            dead = set() if over else {asked[number] for number in calls}
+            waited = set() if over else {asked[number] for number in calls}
+            dead = {worker for worker in waited if not self._workers[worker].may_take_longer()}
             cause: Exception | None = None
             for number in [number for number, call in calls.items() if call in over]:
                 try:

@@ -231,6 +231,10 @@ class LearnerGroup:
         """Let all ranks meet, if they have not; return what went wrong, if it did."""
         if self._have_met or self.num_learners == 1:
             return None
+        # Nobody waits at a meeting for ranks that have still to begin.
+        ready = self._asked("leave", [()] * self.num_learners, has_limit=True)
+        if ready.dead:
+            return ready
         meeting: Meeting = ThreadMeeting(self.num_learners, self._timeout_s)
         if not self._engine.is_in_process:
             opened = self._asked("open_meeting", [(self._timeout_s,), *[None] * (self.num_learners - 1)])
@@ -241,8 +245,13 @@ class LearnerGroup:
         self._have_met = not joined.dead and not joined.lost
         return None if self._have_met else joined
 
-    def _asked(self, method: str, arguments: Sequence[_Arguments]) -> _Round:
+    def _asked(self, method: str, arguments: Sequence[_Arguments], *, has_limit: bool = False) -> _Round:
         """Call a method of ranks once.
+
+        Args:
+            method: The method.
+            arguments: Of each rank; a rank with None is not called.
+            has_limit: Whether a rank that takes too long is dead; else it is only when another one is, or misses it.
 
         Raises:
             Exception: A rank's own error.
@@ -252,15 +261,19 @@ class LearnerGroup:
         }
         round_ = _Round()
         found: dict[int, Any] = {}
-        deadline: float | None = None
+        patience_s = self._timeout_s + _GRACE_S
+        deadline = self._engine.now() + patience_s if has_limit else None
         while waiting:
             left = None if deadline is None else max(0.0, deadline - self._engine.now())
             over = self._engine.wait(list(waiting.values()), left)
+            if not over and sum(self._workers[rank].may_take_longer() for rank in waiting):  # all are asked
+                deadline = self._engine.now() + patience_s
+                continue
             for rank in [rank for rank, call in waiting.items() if call in over or not over]:
                 call = waiting.pop(rank)
                 round_.settle(rank, call if over else None, found)
             if (round_.dead or round_.lost or round_.errors) and deadline is None:
-                deadline = self._engine.now() + self._timeout_s + _GRACE_S
+                deadline = self._engine.now() + patience_s
         if round_.errors:
             self._have_met = self._have_met and not round_.lost
             raise round_.errors[0]

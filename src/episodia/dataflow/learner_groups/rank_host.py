@@ -36,11 +36,11 @@ class RankHost:
 
     def join(self, rank: int, num_ranks: int, meeting: Meeting) -> None:
         """Learn together with other ranks from now on."""
-        self._leave()
         self._peers = meeting.enter(rank, num_ranks, self._learner.device)
         self._learner.join(JointRanks(self._peers))
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Leave the others."""
         peers, self._peers = self._peers, None
         if peers is not None:
             peers.close()
@@ -77,4 +77,4 @@ class RankHost:
 
     def close(self) -> None:
         """Leave the others."""
-        self._leave()
+        self.leave()

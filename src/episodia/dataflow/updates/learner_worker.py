@@ -135,7 +135,7 @@ class Updates(Source):
             asked, call = self._flights[0]
             if not self._engine.wait([call], 0):
                 if self._limit_s == 0.0:
-                    self._replace(_HANGS, None)
+                    self._give_up()
                 return
             try:
                 updated: Updated = call.result()
@@ -152,6 +152,13 @@ class Updates(Source):
             if asked.number > self._answered:  # an update that is repeated was reported before
                 self._answered = asked.number
                 self._arrived.append(updated)
+
+    def _give_up(self) -> None:
+        """Replace a worker that hangs."""
+        if self._worker.may_take_longer():
+            self._first_since_s = self._engine.now()
+        else:
+            self._replace(_HANGS, None)
 
     def _settled(self, asked: _Asked) -> None:
         self._flights.popleft()
@@ -218,7 +225,7 @@ class Updates(Source):
             if self._engine.wait([call], self._timeout_s):
                 state: State = call.result()
                 return state
-            self._replace(_HANGS, None)
+            self._give_up()
         except WorkerDiedError as error:
             self._replace(_DIED, error)
         return None

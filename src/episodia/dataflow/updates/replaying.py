@@ -8,14 +8,15 @@ from typing import Any, final
 from episodia.dataflow.deliveries import Delivery
 from episodia.dataflow.flows.flow import Flow
 from episodia.dataflow.flows.gates import at_least
-from episodia.dataflow.flows.sources import Pulled, Source
+from episodia.dataflow.flows.sources import NOTHING, Pulled, Source
 from episodia.dataflow.runner_group import RunnerGroup
 from episodia.dataflow.updates.learner_stages import send_weights
-from episodia.learners import Metrics, ReplayUpdates
-from episodia.replay import ReplayBuffer
+from episodia.errors import WorkerDiedError
+from episodia.learners import ReplayUpdates
+from episodia.replay import Replay, ReplayBuffer
 
 
-def store(*buffers: ReplayBuffer) -> Callable[[Delivery], None]:
+def store(*buffers: Replay) -> Callable[[Delivery], None]:
     """Return a function that stores a delivery; each runner has one shard, because its chunks continue each other.
 
     Priorities that were computed where the runner lives are set, see `PrioritiesThere`.
@@ -58,9 +59,12 @@ class _InTurns(Source):
         self._shards, self._group, self._steps = shards, group, steps
         self._turn = 0
 
-    def poll(self) -> Metrics:
+    def poll(self) -> Any:
         own, self._turn = self._shards[self._turn], (self._turn + 1) % len(self._shards)
-        metrics = own.update(env_steps=None if self._steps is None else self._steps())
+        try:
+            metrics = own.update(env_steps=None if self._steps is None else self._steps())
+        except WorkerDiedError:  # a `ReplayShard` counts what it has lost, and is filled again
+            return NOTHING
         if self._group is not None:
             send_weights(own.learner, self._group)
         return metrics

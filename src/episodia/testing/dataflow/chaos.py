@@ -143,6 +143,9 @@ class _ChaoticWorker(Worker):
         self._open = [*(other for other in self._open if other.until > self._engine.now()), call]
         return call
 
+    def may_take_longer(self) -> bool:
+        return self._inner.may_take_longer()
+
     def kill(self) -> None:
         self._inner.kill()
         self._has_stopped = False

@@ -28,6 +28,7 @@ class SimulatedEngine(Engine):
         seed: Where durations, deaths and hangs come from.
         p_die: How probably a worker dies with a call.
         p_hang: How probably a worker hangs in a call.
+        begin_s: How long a worker takes to begin.
 
     Attributes:
         deaths: How many workers have died.
@@ -39,10 +40,11 @@ class SimulatedEngine(Engine):
     ([], 60.0)
     """
 
-    def __init__(self, seed: int = 0, *, p_die: float = 0.0, p_hang: float = 0.0) -> None:
+    def __init__(self, seed: int = 0, *, p_die: float = 0.0, p_hang: float = 0.0, begin_s: float = 0.0) -> None:
         self._rng = random.Random(seed)  # the generator of the simulation, many times as fast as that of NumPy
         self._p_die = checked_number(EngineError, "SimulatedEngine", "p_die", p_die, 0.0, 1.0)
         self._p_hang = checked_number(EngineError, "SimulatedEngine", "p_hang", p_hang, 0.0, 1.0)
+        self.begin_s = checked_number(EngineError, "SimulatedEngine", "begin_s", begin_s, 0.0)
         self._workers: list[_SimulatedWorker] = []
         self._now_s = 0.0
         self.deaths = 0
@@ -117,6 +119,8 @@ class _SimulatedWorker(Worker):
         self._engine = engine
         self.made = made
         self.queue: deque[_SimulatedCall] = deque()
+        self._begins_s = engine.now() + engine.begin_s
+        self._is_beginning = engine.begin_s > 0
         self._is_dead = False
 
     def call(self, method: str, *arguments: Any) -> Call:
@@ -124,6 +128,7 @@ class _SimulatedWorker(Worker):
         if self._is_dead:
             call.outcome = Outcome.died("is dead")
         else:
+            self.may_take_longer()  # notes whether it has begun
             self.queue.append(call)
             if len(self.queue) == 1:
                 self.begin()
@@ -132,7 +137,10 @@ class _SimulatedWorker(Worker):
     def begin(self) -> None:
         """Begin the next call: from now on its time runs."""
         if self.queue:
-            self.queue[0].ends_s = self._engine.now() + self._engine.duration_s()
+            self.queue[0].ends_s = max(self._engine.now(), self._begins_s) + self._engine.duration_s()
+
+    def _is_made(self) -> bool:
+        return self._engine.now() >= self._begins_s
 
     def kill(self) -> None:
         if not self._is_dead:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from episodia.arguments import checked_choice
-from episodia.dataflow import Flow, GradientsThere, PrioritiesThere, Pulled, RunnerGroup, Updates
+from episodia.dataflow import Flow, GradientsThere, PrioritiesThere, Pulled, ReplayShard, RunnerGroup, Updates
 from episodia.dataflow import plans as flows
 from episodia.errors import TrainingError
 
@@ -40,9 +42,8 @@ def a3c(training: Training) -> Flow:
 def impala(training: Training) -> Flow:
     """Runners play while the learner learns: IMPALA, and asynchronous PPO."""
     recipe: Any = training.recipe
-    updates = Updates(
-        training.learner, training.runner.engine, num_epochs=recipe.num_epochs, minibatch_size=recipe.minibatch_size
-    )
+    how = {"num_epochs": recipe.num_epochs, "minibatch_size": recipe.minibatch_size}
+    updates = Updates(training.learner, training.runner.engine, call_timeout_s=_time_limit_of(training), **how)
     return flows.impala(training.runner, updates, max_lag=recipe.max_lag, **recipe.wanted)
 
 
@@ -52,13 +53,28 @@ def replay(training: Training) -> Flow:
 
 
 def apex(training: Training) -> Flow:
-    """Deliveries are stored as they come, in shards, with priorities that are computed where the runners are: Ape-X."""
+    """Deliveries are stored as they come, in shards, with priorities that are computed where the runners are: Ape-X.
+
+    If runners live elsewhere, so do shards, each in a worker of its own.
+    """
     recipe: Any = training.recipe
+    _move_shards(training)
     then = None
     # The steps of sequences share priorities, which only the buffer knows.
     if recipe.priority_exponent is not None and training.learner.config.max_seq_len is None:
         then = PrioritiesThere(replace(_setup_of(training), device="cpu").new_learner)
     return _from_replay(training, mode="async", then=then)
+
+
+def _move_shards(training: Training) -> None:
+    """Let shards live where runners do."""
+    group: Any = training.runner
+    updating: Any = training.updating
+    if group.engine.is_in_process:
+        return
+    how = {"ahead": 1, "call_timeout_s": _time_limit_of(training), "counts": group.counts}
+    for shard in updating.shards:
+        shard.buffer = ReplayShard(partial(copy.copy, shard.buffer), group.engine, **how)
 
 
 def _from_replay(training: Training, mode: str, then: PrioritiesThere | None = None) -> Flow:
@@ -78,6 +94,11 @@ def _from_replay(training: Training, mode: str, then: PrioritiesThere | None = N
         then=then,
         random_actions=is_warming_up,
     )
+
+
+def _time_limit_of(training: Training) -> float | None:
+    """Return how long a worker may take for a call."""
+    return None if training.setup is None else training.setup.workers.call_timeout_s
 
 
 def _setup_of(training: Training) -> Any:

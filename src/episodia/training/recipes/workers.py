@@ -33,7 +33,7 @@ class Workers:
         address: That of a Ray cluster; None is this machine.
         num_learners: How many learners take each gradient step together, see `LearnerGroup`; they live where the runners do.
         in_flight: See `RunnerGroup`.
-        call_timeout_s: See `RunnerGroup`.
+        call_timeout_s: See `RunnerGroup`; it holds for learners and replay shards in workers of their own, too.
         min_ready: See `Rounds`, here and below.
         grace_s: The least time to wait for late runners.
         grace_factor: The same as a factor of the time so far.
