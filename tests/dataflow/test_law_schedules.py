@@ -1,13 +1,17 @@
-"""Whatever dies or hangs, each chunk comes once, all counters add up, and no version of the weights goes back."""
+"""Whatever dies or hangs, also after saving and resuming, each chunk comes once, all counters add up, branches of flows see the
+same, and no version of the weights goes back."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
+from episodia.dataflow import RunnerGroup
+from episodia.dataflow.kept_deliveries import held_from
 from episodia.dataflow.seats import Seats
 from episodia.errors import EpisodiaError
 from episodia.testing import SimulatedEngine
-from scheduled_groups import Schedule
+from scheduled_groups import FakeRunner, Schedule
 
 SCHEDULES = int(os.environ.get("EPISODIA_SCHEDULES", "5000"))
 
@@ -134,5 +138,25 @@ def test_a_group_that_asks_again_what_may_have_been_played_is_found(monkeypatch)
             self._ask(seat, wanted)
 
     monkeypatch.setattr("episodia.dataflow.runner_group.RunnerGroup.request", asks_too_often)
+
+    assert laws_are_broken()
+
+
+@pytest.mark.parametrize("name", ["kept", "metrics"])
+def test_a_group_whose_state_forgets_what_has_arrived_is_found(monkeypatch, name):
+    get_state, empty = RunnerGroup.get_state, RunnerGroup(lambda seed: FakeRunner(seed, []), 1).get_state()[name]
+    monkeypatch.setattr(RunnerGroup, "get_state", lambda self: {**get_state(self), name: empty})
+
+    assert laws_are_broken()
+
+
+def test_a_resumed_group_that_goes_on_in_old_episodes_is_found(monkeypatch):
+    monkeypatch.setattr(FakeRunner, "set_state", lambda *_: None)
+
+    assert laws_are_broken()
+
+
+def test_a_flow_whose_branches_hold_something_else_when_it_is_resumed_is_found(monkeypatch):
+    monkeypatch.setattr("episodia.dataflow.flows.duplicate.held_from", lambda held: replace(held_from(held), number=-1))
 
     assert laws_are_broken()

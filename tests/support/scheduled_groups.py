@@ -2,12 +2,14 @@
 
 import copy
 import random
+from functools import partial
 
 import numpy as np
 import torch
 
+from episodia import SingleAgentEpisode
 from episodia.connectors import ConnectorV2, EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.dataflow import Ledger, Rounds, RunnerGroup
+from episodia.dataflow import Ledger, Rounds, RunnerGroup, concurrently, duplicate, rollouts
 from episodia.env_runners import RunnerMetrics
 from episodia.episodes.lists.unmade_list import UnmadeList
 from episodia.episodes.lists.unmade_rows import UnmadeRows
@@ -30,8 +32,22 @@ class PlayedRows(UnmadeRows):
         self.is_terminated = np.array([chunk[3] for chunk in chunks], np.bool_)
         self.is_truncated = np.zeros(len(chunks), np.bool_)
 
+    def make(self):
+        return [
+            SingleAgentEpisode(
+                id_,
+                observations=[0] * (length + 1),
+                actions=[0] * length,
+                rewards=[0.0] * length,
+                terminated=is_over,
+                t_started=start,
+                len_lookback_buffer=0,
+            )
+            for id_, start, length, is_over in self.chunks
+        ]
+
     lookbacks = origins = weights_versions = t_started = is_terminated = is_truncated = None
-    make = packed = has_extra = has_in_observations = space_of = stored = extent = flat = None
+    packed = has_extra = has_in_observations = space_of = stored = extent = flat = None
 
     def __len__(self):
         return len(self.chunks)
@@ -69,13 +85,14 @@ PIPELINES = EnvToModulePipeline(connectors=[StepCounter()]), ModuleToEnvPipeline
 class FakeRunner:
     """Two lanes with episodes of random lengths; it writes down what it has played."""
 
-    is_multi_agent, count_steps_by = False, "env_steps"
+    is_multi_agent, count_steps_by, agent_to_module_mapping_fn = False, "env_steps", None
 
     def __init__(self, seed, played):
         self.rng, self.seed, self.played, self.count = random.Random(seed), seed, played, 0
         self.lanes = [self.new_episode() for _ in range(2)]
-        self.version = 0
+        self.version = -1
         self.module = torch.nn.Linear(1, 1, bias=False)
+        torch.nn.init.zeros_(self.module.weight)
         self.modules = {"default_policy": self.module}
         self.env_to_module, self.module_to_env = copy.deepcopy(PIPELINES)
 
@@ -91,7 +108,15 @@ class FakeRunner:
         assert version > self.version, "the version went back"
         self.version = version
 
-    def sample(self, num_timesteps, num_episodes=None):
+    def get_state(self):
+        return {"count": self.count, "weights_version": self.version}
+
+    def set_state(self, state):
+        self.count, self.version = state["count"], state["weights_version"]
+
+    def sample(self, num_timesteps, num_episodes=None, force_reset=False):
+        if force_reset:
+            self.lanes = [self.new_episode() for _ in range(2)]
         chunks = []
         for lane in range(2):
             left = num_timesteps
@@ -105,13 +130,21 @@ class FakeRunner:
         self.steps = sum(chunk[2] for chunk in chunks)
         counter = self.env_to_module["StepCounter"]
         counter.own += self.steps
-        return UnmadeList(PlayedRows(chunks, self.version))
+        return UnmadeList(PlayedRows(chunks, max(self.version, 0)))
 
     def get_metrics(self):
         return RunnerMetrics(num_env_steps=self.steps)
 
     def close(self):
         """Nothing is open."""
+
+
+def pair(at, delivery):
+    return at, delivery
+
+
+def place_of(delivery):
+    return delivery.runner, delivery.incarnation, delivery.number
 
 
 def weights_of_version(version):
@@ -125,24 +158,43 @@ class Schedule:
         self.rng = rng = random.Random(seed)
         self.played, self.got, self.versions, self.ledger = [], [], {}, Ledger()
         self.engine = engine_of(seed, p_die=rng.choice((0, 0.05, 0.3)), p_hang=rng.choice((0, 0.05)))
-        self.num, self.most = rng.randint(1, 5), rng.randint(1, 3)
+        self.seed, self.most = seed, rng.randint(1, 3)
+        self.open_group()
+
+    def open_group(self):
+        self.num = self.rng.randint(1, 5)
         self.group = RunnerGroup(
             lambda runner_seed: FakeRunner(runner_seed, self.played),
             self.num,
-            seed=seed,
+            seed=self.seed,
             engine=self.engine,
             in_flight=self.most,
             call_timeout_s=30.0,
             max_restarts=10**6,
         )
+        branches = duplicate(rollouts(self.group, "async", num_timesteps=lambda: self.rng.randint(1, 20)))
+        self.flow = concurrently([branch.for_each(partial(pair, at)) for at, branch in enumerate(branches)])
+
+    def save(self):
+        """Save group and flow, and let these, or others of any size, go on."""
+        state, state_of_group = self.flow.get_state(), self.group.get_state()
+        if self.rng.random() < 0.5:
+            self.group.close()
+            self.open_group()
+            self.group.set_state(state_of_group)
+            self.flow.set_state(state)
 
     def run(self):
         """Play rounds and polls in a random order, then settle; after each step the laws must hold."""
-        rng, mode = self.rng, self.rng.choice(("rounds", "polls", "both"))
+        rng, mode = self.rng, self.rng.choice(("rounds", "polls", "both", "flow"))
         for version in range(1, rng.randint(3, 20)):
             if rng.random() < 0.5:
                 self.group.set_weights(weights_of_version(version), version=version)
-            if mode == "rounds" or (mode == "both" and rng.random() < 0.5):
+            if rng.random() < 0.05:
+                self.save()
+            if mode == "flow":
+                found = self.pulled()
+            elif mode == "rounds" or (mode == "both" and rng.random() < 0.5):
                 rounds = Rounds(
                     min_ready=rng.randint(1, self.num), grace_s=rng.choice((0, 1, 5)), grace_factor=rng.choice((0, 0.5))
                 )
@@ -158,16 +210,29 @@ class Schedule:
         self.check_end()
         return self
 
+    def pulled(self):
+        """Pull a delivery from each of two branches, which see the same."""
+        first, delivery = next(self.flow)
+        if self.rng.random() < 0.05:
+            self.save()
+        second, other = next(self.flow)
+        assert (first, second) == (0, 1), "a branch was left out of its turn"
+        assert place_of(delivery) == place_of(other), "branches see other items"
+        return [delivery]
+
     def check(self, deliveries):
         counts = self.group.counts
         settled = counts["delivered"] + counts["failed"] + counts["lost"]
         assert counts["requested"] == settled + self.group.in_flight, dict(counts)
         assert self.group.in_flight <= self.num * self.most
         for delivery in deliveries:
-            rows = delivery.episodes.untouched_rows()
             self.ledger.enter(delivery.episodes)
-            self.got += rows.chunks
-            assert rows.version == delivery.version, "a chunk does not name the version that played it"
+            facts = delivery.episodes.facts()
+            ends = (facts.ends > 0).tolist()
+            self.got += zip(facts.origins, facts.t_started.tolist(), facts.lengths.tolist(), ends, strict=True)
+            # Episodes that were saved have been made.
+            rows = delivery.episodes.untouched_rows() if isinstance(delivery.episodes, UnmadeList) else None
+            assert rows is None or rows.version == delivery.version, "a chunk does not name the version that played it"
             place = delivery.runner, delivery.incarnation
             assert self.versions.get(place, 0) <= delivery.version <= self.group.weights_version
             self.versions[place] = delivery.version

@@ -292,6 +292,7 @@ class RunnerGroup:
                 break
         if not self._kept and not self._leaving:
             self._raise_own_errors()
+            self.request(wanted)  # from the successors of runners that have died meanwhile
             return None
         found = self._hand_over([] if self._leaving else self._kept[:1])[:1]
         return self._given(found, found[0])

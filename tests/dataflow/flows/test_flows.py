@@ -254,6 +254,11 @@ def test_asynchronous_rollouts_replace_runners_that_hang():
         assert group.counts["hung"] > 0
 
 
+def test_asynchronous_rollouts_go_on_when_all_runners_have_died():
+    with RunnerGroup(cartpole, 1, engine=SimulatedEngine(1, p_die=0.5)) as group:
+        assert len(rollouts(group, "async", num_timesteps=3).take(20)) == 20
+
+
 @pytest.mark.parametrize(
     "make",
     [
