@@ -6,7 +6,7 @@ arrays; all others (Text, Sequence, Graph, OneOf, custom spaces) stay objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -143,10 +143,8 @@ def fitting(fill: Item, dtype: np.dtype[Any]) -> Any:
         EpisodeError: If it cannot, such as 0.5 in an integer column or -1 in an unsigned one.
     """
     kind = dtype.kind
-    if kind != "O" and not _is_one_value(fill):
-        raise EpisodeError(
-            f"found `fill={describe(fill)}`, expected one value, which fills a whole item. Pass a number."
-        )
+    if kind != "O":
+        check_one_value(fill)
     if kind == "O" or (kind == "f" and type(fill) is float and -6e4 < fill < 6e4) or (fill == 0 and type(fill) is int):
         return fill
     given = np.asarray(fill)
@@ -164,11 +162,20 @@ def fitting(fill: Item, dtype: np.dtype[Any]) -> Any:
     return value[()]
 
 
-def _is_one_value(fill: Item) -> bool:
+def check_one_value(fill: Item) -> None:
+    """Check that `fill` is one value for all leaves of an item.
+
+    Raises:
+        EpisodeError: If it is an array, a list, or an item of its own.
+    """
     try:
-        return not np.ndim(fill)
+        is_one = not isinstance(fill, Mapping) and not np.ndim(fill)
     except (TypeError, ValueError):  # values that cannot become an array, such as a ragged list
-        return False
+        is_one = False
+    if not is_one:
+        raise EpisodeError(
+            f"found `fill={describe(fill)}`, expected one value, which fills a whole item. Pass a number."
+        )
 
 
 def _same_number(value: np.ndarray, fill: Item) -> bool:

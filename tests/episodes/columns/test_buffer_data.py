@@ -174,6 +174,17 @@ def test_nested_items_in_a_list_are_filled_at_every_leaf():
     assert found["b"].tolist() == [0.5, 0.5]
 
 
+@pytest.mark.parametrize("is_final", [False, True])
+@pytest.mark.parametrize("fill", [{"a": 0, "b": 1}, {"a": 0}, (1, 2), [1, 2]], ids=repr)
+def test_nested_items_are_not_filled_with_nested_items(is_final, fill):
+    buffer = LookbackBuffer([{"a": 1, "b": 2}])
+    if is_final:
+        buffer.finalize()
+
+    with pytest.raises(EpisodeError, match="expected one value, which fills a whole item"):
+        buffer.get(1, fill=fill)
+
+
 @pytest.mark.parametrize("fill", ["skip", 9.9], ids=repr)
 def test_arrays_and_spaces_still_reject_what_they_cannot_hold(fill):
     finalized, spaced = LookbackBuffer([1, 2]), LookbackBuffer([1, 2], space=spaces.Discrete(3))

@@ -20,7 +20,16 @@ from episodia.episodes.display.episode_tables import buffer_text
 from episodia.errors import EpisodeError, EpisodeIndexError
 from episodia.space_codec import decode_space, encode_space
 from episodia.space_rules import SpaceRules, rules_of
-from episodia.spaces import as_space, empty_batch, filled_array, filled_item, one_hot, one_hot_space, structure_of
+from episodia.spaces import (
+    as_space,
+    check_one_value,
+    empty_batch,
+    filled_array,
+    filled_item,
+    one_hot,
+    one_hot_space,
+    structure_of,
+)
 from episodia.stacking import joined_rows, stack, unstack
 from episodia.trees import (
     PLAIN_DTYPES,
@@ -380,7 +389,10 @@ class LookbackBuffer:
             return self._rules_of_space().filling(fill)
         if self.storage.holds_objects or not len(self.storage):
             return fresh(fill)
-        return map_batch(lambda leaf: filled_like(leaf, fill), self.storage.item(0))
+        item = self.storage.item(0)
+        if isinstance(item, (dict, tuple)):
+            check_one_value(fill)
+        return map_batch(lambda leaf: filled_like(leaf, fill), item)
 
     def _known_space(self) -> Space[Any]:
         if self._space is None:
