@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -38,6 +39,17 @@ def weights(learner):
 
 def same_weights(left, right):
     return all(torch.equal(left[name], right[name]) for name in right)
+
+
+def test_a_pickled_learner_learns_on_as_the_other_does():
+    learner = Learner(mlp(), PPOConfig(), seed=0)
+    learner.update([drive(7, end="terminated")])
+
+    other = pickle.loads(pickle.dumps(learner))
+    for each in (learner, other):
+        each.update([drive(4, end="truncated")])
+
+    assert same_weights(weights(learner), weights(other))
 
 
 # --- What an update does and says -----------------------------------------------------------------------------------

@@ -117,7 +117,6 @@ class Optimizers:
             _made(config, [parameters[name] for name in _without_aliases(names, parameters)], rate.at(0))
             for config, names, rate in zip(configs, self._names, self._rates, strict=True)
         ]
-        self._direct_steps = [_direct_step(optimizer) for optimizer in self._optimizers]
         self._parameters = parameters
         self._configs = configs
         self.set_learning_rates(0)
@@ -145,8 +144,9 @@ class Optimizers:
             LearnerError: If an optimizer fails.
         """
         try:
-            for optimizer, direct in zip(self._optimizers, self._direct_steps, strict=True):
-                if direct is None or _has_hooks(optimizer):
+            for optimizer in self._optimizers:
+                direct = _DIRECT_STEPS.get(type(optimizer))
+                if direct is None or optimizer.defaults["differentiable"] or _has_hooks(optimizer):
                     optimizer.step()
                 else:
                     direct(optimizer)
@@ -329,15 +329,11 @@ def _made(config: OptimizerConfig, parameters: list[Parameter], learning_rate: f
     return made
 
 
-def _direct_step(optimizer: torch.optim.Optimizer) -> Callable[[torch.optim.Optimizer], object] | None:
-    """Return the step of an optimizer of torch without what is around it; None for other optimizers.
-
-    torch calls hooks, and marks steps for its profiler and compiler, which takes longer than the step of a small network.
-    """
-    if type(optimizer) not in _FUSED or optimizer.defaults["differentiable"]:
-        return None
-    direct: Callable[[torch.optim.Optimizer], object] = torch.no_grad()(inspect.unwrap(type(optimizer).step))
-    return direct
+# The steps of torch's optimizers without what is around them: torch calls hooks, and marks steps for its profiler and compiler,
+# which takes longer than the step of a small network.
+_DIRECT_STEPS: dict[type, Callable[[torch.optim.Optimizer], object]] = {
+    kind: torch.no_grad()(inspect.unwrap(kind.step)) for kind in _FUSED
+}
 
 
 def _has_hooks(optimizer: torch.optim.Optimizer) -> bool:
