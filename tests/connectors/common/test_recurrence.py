@@ -16,7 +16,7 @@ from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_
 from episodia.connectors.common.batch_individual_items import BatchIndividualItems
 from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import AddColumnsFromEpisodesToTrainBatch
 from episodia.episodes.recorder.recorder import Recorder
-from episodia.errors import BatchError, DroppedHistoryError
+from episodia.errors import BatchError, DroppedHistoryError, ModuleError
 from episodia.trees import map_batch
 from valued_modules import MemoryModule, SumModule
 
@@ -87,7 +87,7 @@ class Wrong(MemoryModule):
 @pytest.mark.parametrize("state", [None, 0.0, [0.0], np.zeros(4), (np.zeros(4),), {"h": 0.0}, {"h": [0.0]}])
 @pytest.mark.parametrize("length", [0, 2])
 def test_an_initial_state_that_is_not_dict_of_arrays_is_rejected(state, length):
-    with pytest.raises(BatchError, match=r"^Wrong.get_initial_state: found .*, expected a dict of arrays.* Return"):
+    with pytest.raises(ModuleError, match=r"^Wrong.get_initial_state: found .*, expected a dict of arrays.* Return"):
         run([AddStatesFromEpisodesToBatch()], [drive(length, stateful=True)], Wrong(state))
 
 

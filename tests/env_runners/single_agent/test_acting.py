@@ -147,6 +147,20 @@ def test_states_are_those_of_a_module_that_sees_each_episode_alone(manners):
         states[chunk.id_] = {key: value[-1] for key, value in stored.items()}
 
 
+@pytest.mark.parametrize(
+    "state", [np.zeros(3), (np.zeros(3), np.zeros(2)), [np.zeros(3), np.zeros(2)], None, {"h": [0.0]}], ids=repr
+)
+def test_a_state_that_is_no_dict_of_arrays_is_rejected_before_a_step(state, monkeypatch):
+    module = cartpole(LSTMActorCritic)
+    monkeypatch.setattr(module, "get_initial_state", lambda: state)
+
+    with (
+        runner_for(module) as runner,
+        pytest.raises(ModuleError, match=r"LSTMActorCritic.get_initial_state: found .*, expected a dict of arrays"),
+    ):
+        runner.sample(num_timesteps=3)
+
+
 def test_the_state_of_a_module_is_reset_with_each_episode():
     class Counting:
         observation_space = action_space = None

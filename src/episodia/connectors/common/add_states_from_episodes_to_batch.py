@@ -13,7 +13,7 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.episodes.lists.ragged import counted, offsets_of
-from episodia.errors import BatchError
+from episodia.errors import BatchError, ModuleError
 from episodia.modules.protocol import Modules
 from episodia.trees import describe, leaves, map_batch
 from episodia.types import Item
@@ -47,7 +47,7 @@ class AddStatesFromEpisodesToBatch(ColumnPiece):
         for module_id, columns, rows in rows_of_modules(run):
             module = module_of(run.rl_module, module_id)
             if module is not None and module.is_stateful():
-                columns[Columns.STATE_IN] = states_of(rows, _initial_state(module))
+                columns[Columns.STATE_IN] = states_of(rows, initial_state_of(module))
 
 
 def states_of(rows: EpisodeList, initial: Item) -> Ragged:
@@ -74,11 +74,15 @@ def _preceding_states(rows: EpisodeList, initial: Item) -> Ragged:
     return found
 
 
-def _initial_state(module: Any) -> Item:
-    """Return the initial state of a module, after checking that it is a dict of arrays."""
+def initial_state_of(module: Any) -> Item:
+    """Return the initial state of a module.
+
+    Raises:
+        ModuleError: If it is not a dict of arrays.
+    """
     state = module.get_initial_state()
     if not isinstance(state, dict) or not all(hasattr(leaf, "shape") for _, leaf in leaves(state)):
-        raise BatchError(
+        raise ModuleError(
             f"{type(module).__name__}.get_initial_state: found {describe(state)}, expected a dict of arrays, without a batch "
             "axis. Return `{'h': state}`."
         )

@@ -14,7 +14,7 @@ from episodia.columns import Columns
 from episodia.connectors import ActionDecoder, ConnectorV2, NormalizeAndClipActions
 from episodia.connectors.batches.batch_descriptions import rows_of
 from episodia.connectors.batches.module_outputs import NOT_RECORDED
-from episodia.connectors.common.add_states_from_episodes_to_batch import CARRIED_STATES
+from episodia.connectors.common.add_states_from_episodes_to_batch import CARRIED_STATES, initial_state_of
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS
 from episodia.connectors.module_to_env.reward_shaper import SETTLED_ENDS, RewardShaper
 from episodia.connectors.pipelines.current_run import Run
@@ -207,12 +207,10 @@ class Actor:
             return self._initial(num_lanes)
         if not began:
             return self._states
-        return map_batch(
-            lambda leaf, start: _replaced(leaf, began, start), self._states, self.module.get_initial_state()
-        )
+        return map_batch(lambda leaf, start: _replaced(leaf, began, start), self._states, initial_state_of(self.module))
 
     def _initial(self, num_rows: int) -> Any:
-        return map_batch(lambda leaf: np.repeat(np.asarray(leaf)[None], num_rows, 0), self.module.get_initial_state())
+        return map_batch(lambda leaf: np.repeat(np.asarray(leaf)[None], num_rows, 0), initial_state_of(self.module))
 
 
 def _replaced(leaf: Any, rows: Sequence[int], start: Any) -> Any:
