@@ -87,7 +87,7 @@ def test_recurrent_modules_bootstrap_in_the_state_after_the_last_step():
 def test_advantages_need_the_observation_after_the_last_step():
     pieces = [BatchIndividualItems(), GeneralAdvantageEstimation()]
 
-    with pytest.raises(BatchError, match="Place this piece before `BatchIndividualItems`"):
+    with pytest.raises(BatchError, match="place this piece before `BatchIndividualItems`"):
         columns_of(pieces, [drive(2)], SumModule())
 
 

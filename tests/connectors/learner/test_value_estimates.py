@@ -1,10 +1,11 @@
-"""Values of a batch that is too large for a device: the module gets it in pieces, and the results are the same."""
+"""Values of a batch: of one that is too large for a device, in pieces, and of one without the last observations."""
 
 from __future__ import annotations
 
 import pytest
 
 from drives import drive, run
+from episodia.connectors.batches.batch_columns import add_column
 from episodia.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
 from episodia.connectors.common.add_states_from_episodes_to_batch import AddStatesFromEpisodesToBatch
 from episodia.connectors.common.agent_to_module_mapping import AgentToModuleMapping
@@ -12,6 +13,7 @@ from episodia.connectors.common.batch_individual_items import BatchIndividualIte
 from episodia.connectors.learner import value_estimates as values
 from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import AddColumnsFromEpisodesToTrainBatch
 from episodia.connectors.learner.general_advantage_estimation import GeneralAdvantageEstimation
+from episodia.errors import BatchError
 from episodia.trees import leaves
 from valued_modules import MemoryModule, SumModule
 
@@ -60,3 +62,19 @@ def test_pieces_give_the_same_values(limit, recurrent, monkeypatch):
 
 def test_a_batch_that_fits_goes_at_once():
     assert len(advantages_and_bytes(recurrent=False)[1]) == 1
+
+
+class WithoutTail(AddObservationsFromEpisodesToBatch):
+    """Writes only the observations of the steps."""
+
+    def __call__(self, *, batch, episodes, **kwargs):
+        add_column(batch, "obs", episodes, lambda rows: rows.windows("obs", shifts=[0]).map(lambda leaf: leaf[:, 0]))
+        return batch
+
+
+def test_observations_without_the_last_one_are_an_error_that_says_who_should_keep_it():
+    targets = [GeneralAdvantageEstimation(), BatchIndividualItems()]
+    pieces = [WithoutTail(), AddColumnsFromEpisodesToTrainBatch(), AgentToModuleMapping(), *targets]
+
+    with pytest.raises(BatchError, match=r"Let the piece that writes observations keep it \(`windows.*tail=True"):
+        run(pieces, EPISODES, SumModule())

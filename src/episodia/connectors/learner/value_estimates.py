@@ -57,12 +57,7 @@ def values_and_bootstraps(
     """
     target = torch.device("cpu" if device is None else device)
     tracks = {name: column for name, column in columns.items() if isinstance(column, Ragged) and column.tail}
-    if Columns.OBS not in tracks:
-        raise BatchError(
-            "found observations without the one after the last step of each episode, expected a track: values are "
-            "bootstrapped from it. Place this piece before `BatchIndividualItems`, and add observations with "
-            "`AddObservationsFromEpisodesToBatch`."
-        )
+    track_of(columns, "the bootstrap value")
     if not len(rows):
         # Without observations their shape is unknown, so no module could take them.
         return np.empty(0), np.empty(0)
@@ -142,7 +137,7 @@ def track_of(columns: Batch, who: str) -> Ragged:
         raise BatchError(
             f"found observations without the one after the last step, expected a track: {who} needs it. Let the piece "
             "that writes observations keep it (`windows(..., tail=True)`, `flat(..., tail=True)`), add them with "
-            "`AddObservationsFromEpisodesToBatch`, and place `BatchIndividualItems` later."
+            "`AddObservationsFromEpisodesToBatch`, and place this piece before `BatchIndividualItems`."
         )
     return column
 
