@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium import Space
 
 from episodia import returns
 from episodia.arguments import checked_number, checked_whole
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import mapped_rows
-from episodia.connectors.batches.module_outputs import check_some_known, module_of
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
-from episodia.connectors.learner.value_estimates import (
-    check_values,
-    ends,
-    flat_column,
-    made_column,
-    values_and_bootstraps,
-)
+from episodia.connectors.learner.value_estimates import check_values, valued_steps
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
-from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import PipelineError
-from episodia.modules.protocol import Modules, has_values
+from episodia.modules.protocol import Modules
 
 
 class GeneralAdvantageEstimation(ColumnPiece):
@@ -91,29 +81,14 @@ class GeneralAdvantageEstimation(ColumnPiece):
 
     def work(self, run: Run) -> None:
         """Add both columns for every module that computes values."""
-        rl_module = run.rl_module
-        self.check_module(rl_module)
-        check_some_known(rl_module, EpisodeList.of(run.episodes))
-        for module_id, columns, rows in mapped_rows(run):
-            module = module_of(rl_module, module_id)
-            if not has_values(module):
-                continue  # the module does not learn
-            values, bootstraps = values_and_bootstraps(module, columns, rows, self.max_seq_len, self.device)
-            rewards = flat_column(columns, Columns.REWARDS, rows)
-            terminated = ends(flat_column(columns, Columns.TERMINATEDS, rows))
+        for steps in valued_steps(self.name, run, self.max_seq_len, self.device):
             advantages, targets = returns.advantages(
-                rewards.values,
-                values,
-                bootstraps,
-                terminated,
-                rewards.offsets,
+                steps.rewards.values,
+                steps.values,
+                steps.bootstraps,
+                steps.terminated,
+                steps.rewards.offsets,
                 discount=self.gamma,
                 lambda_=self.lambda_,
             )
-            sources = {
-                Columns.REWARDS: rewards,
-                "values": rewards.with_values(values),
-                "values after the last step": Ragged(np.where(terminated, 0.0, bootstraps), np.arange(len(rows) + 1)),
-            }
-            columns[Columns.ADVANTAGES] = made_column(self.name, Columns.ADVANTAGES, advantages, sources, rows)
-            columns[Columns.VALUE_TARGETS] = made_column(self.name, Columns.VALUE_TARGETS, targets, sources, rows)
+            steps.add(self.name, advantages, targets, {})

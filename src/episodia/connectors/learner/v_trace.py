@@ -11,24 +11,15 @@ from gymnasium import Space
 from episodia import returns
 from episodia.arguments import checked_number, checked_whole
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import mapped_rows
-from episodia.connectors.batches.module_outputs import check_some_known, module_of
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
 from episodia.connectors.learner.current_policies import current_logp
-from episodia.connectors.learner.value_estimates import (
-    check_values,
-    ends,
-    flat_column,
-    made_column,
-    values_and_bootstraps,
-)
+from episodia.connectors.learner.value_estimates import check_values, flat_column, valued_steps
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
-from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import PipelineError
-from episodia.modules.protocol import Modules, has_values
+from episodia.modules.protocol import Modules
 
 
 class VTrace(ColumnPiece):
@@ -97,23 +88,16 @@ class VTrace(ColumnPiece):
 
     def work(self, run: Run) -> None:
         """Add both columns for every module that computes values."""
-        self.check_module(run.rl_module)
-        check_some_known(run.rl_module, EpisodeList.of(run.episodes))
-        for module_id, columns, rows in mapped_rows(run):
-            module = module_of(run.rl_module, module_id)
-            if not has_values(module):
-                continue  # the module does not learn
-            values, bootstraps = values_and_bootstraps(module, columns, rows, self.max_seq_len, self.device)
-            rewards = flat_column(columns, Columns.REWARDS, rows)
-            terminated = ends(flat_column(columns, Columns.TERMINATEDS, rows))
+        for steps in valued_steps(self.name, run, self.max_seq_len, self.device):
+            rewards, columns, rows = steps.rewards, steps.columns, steps.rows
             # Without rows, there are no recorded outputs either.
             acted = flat_column(columns, Columns.ACTION_LOGP, rows) if len(rows) else rewards
-            ratios = current_logp(module, columns, rows, self.max_seq_len, self.device) - acted.values
+            ratios = current_logp(steps.module, columns, rows, self.max_seq_len, self.device) - acted.values
             advantages, targets = returns.v_trace(
                 rewards.values,
-                values,
-                bootstraps,
-                terminated,
+                steps.values,
+                steps.bootstraps,
+                steps.terminated,
                 ratios,
                 rewards.offsets,
                 discount=self.gamma,
@@ -121,11 +105,5 @@ class VTrace(ColumnPiece):
                 clip_ratio=self.clip_ratio,
                 clip_trace=self.clip_trace,
             )
-            sources = {
-                Columns.REWARDS: rewards,
-                "values": rewards.with_values(values),
-                "log-probabilities minus recorded ones": rewards.with_values(ratios),
-                "values after the last step": Ragged(np.where(terminated, 0.0, bootstraps), np.arange(len(rows) + 1)),
-            }
-            columns[Columns.ADVANTAGES] = made_column(self.name, Columns.ADVANTAGES, advantages, sources, rows)
-            columns[Columns.VALUE_TARGETS] = made_column(self.name, Columns.VALUE_TARGETS, targets, sources, rows)
+            also = {"log-probabilities minus recorded ones": rewards.with_values(ratios)}
+            steps.add(self.name, advantages, targets, also)

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, missing_column
+from episodia.connectors.batches.batch_columns import Batch, mapped_rows, missing_column
 from episodia.connectors.batches.batch_items import as_ragged
-from episodia.connectors.batches.module_outputs import is_container, learns, members, needed_module
+from episodia.connectors.batches.module_outputs import (
+    check_some_known,
+    is_container,
+    learns,
+    members,
+    module_of,
+    needed_module,
+)
 from episodia.connectors.batches.sequences import first_rows, padded, sequences, unpadded
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import max_seq_len_of, rows_of_sequences
 from episodia.connectors.common.finite_numbers import check_made
 from episodia.connectors.common.numpy_to_tensor import as_tensor
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError
 from episodia.modules.modes import mode
@@ -45,6 +54,59 @@ def check_values(piece: str, rl_module: Modules) -> None:
         f"to these values. Give it `compute_values(batch)`, see `episodia.modules.ValueModule`{remedy}; or use targets "
         "that need no values, such as `ComputeReturnsToGo`."
     )
+
+
+class ValuedSteps(NamedTuple):
+    """The steps of a module, with what advantages are computed from.
+
+    Attributes:
+        module: The module.
+        columns: The columns of its batch.
+        rows: Its episodes.
+        rewards: The rewards.
+        values: The value of each step's observation: [N].
+        bootstraps: The value of the observation after the last step of each episode: [B].
+        terminated: True for each episode that ends in a terminal state: bool [B].
+    """
+
+    module: Any
+    columns: Batch
+    rows: EpisodeList
+    rewards: Ragged
+    values: np.ndarray
+    bootstraps: np.ndarray
+    terminated: np.ndarray
+
+    def add(self, piece: str, advantages: np.ndarray, targets: np.ndarray, also: Mapping[str, Ragged]) -> None:
+        """Add advantages and value targets to the batch, if they are finite; `also` are their further sources."""
+        last = Ragged(np.where(self.terminated, 0.0, self.bootstraps), np.arange(len(self.rows) + 1))
+        sources = {
+            Columns.REWARDS: self.rewards,
+            "values": self.rewards.with_values(self.values),
+            **also,
+            "values after the last step": last,
+        }
+        for name, made in ((Columns.ADVANTAGES, advantages), (Columns.VALUE_TARGETS, targets)):
+            self.columns[name] = made_column(piece, name, made, sources, self.rows)
+
+
+def valued_steps(
+    piece: str, run: Run, max_seq_len: int | None, device: str | torch.device | None
+) -> Iterator[ValuedSteps]:
+    """Yield the steps of each module that computes values; other modules do not learn.
+
+    Raises:
+        PipelineError: If a module that may learn computes no values, see `check_values`.
+    """
+    check_values(piece, run.rl_module)
+    check_some_known(run.rl_module, EpisodeList.of(run.episodes))
+    for module_id, columns, rows in mapped_rows(run):
+        module = module_of(run.rl_module, module_id)
+        if has_values(module):
+            values, bootstraps = values_and_bootstraps(module, columns, rows, max_seq_len, device)
+            rewards = flat_column(columns, Columns.REWARDS, rows)
+            terminated = ends(flat_column(columns, Columns.TERMINATEDS, rows))
+            yield ValuedSteps(module, columns, rows, rewards, values, bootstraps, terminated)
 
 
 def values_and_bootstraps(
