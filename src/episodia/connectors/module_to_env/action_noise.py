@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box
 
 from episodia.connectors.module_to_env.exploration import Exploration
-from episodia.connectors.spaces.action_spaces import RowsOfSpace, change_actions
+from episodia.connectors.spaces.action_spaces import PerSpace, RowsOfSpace, change_actions
 from episodia.modules.random_actions import Range, within
 from episodia.schedules import Schedule, schedule_within
 from episodia.types import Item
@@ -56,23 +57,21 @@ class GaussianNoise(Exploration):
         return self.schedule
 
     def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
-        def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
-            if not _is_real(space, leaf):
-                return leaf
-            return _with_noise(leaf, amount * self._rng.standard_normal(leaf.shape), self._ranges(space))
-
-        return change_actions(parts, noisy, actions)
+        return _noisy(parts, actions, self._ranges, lambda shape: amount * self._rng.standard_normal(shape))
 
 
-def _is_real(space: Space[Any], actions: np.ndarray) -> bool:
-    """Return whether `actions` of `space` are floats of a `Box`."""
-    # A module may return floats for a Box of integers; unsquashing rounds them.
-    return isinstance(space, Box) and actions.dtype.kind == "f"
+def _noisy(
+    parts: list[RowsOfSpace], actions: Item, bounds: PerSpace[Any], draw: Callable[[tuple[int, ...]], Any]
+) -> Any:
+    """Return `actions` with noise from `draw` on all floats of a `Box`, within the bounds of each."""
 
+    def changed(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
+        # A module may return floats for a Box of integers; unsquashing rounds them.
+        if not isinstance(space, Box) or leaf.dtype.kind != "f":
+            return leaf
+        return within(leaf + draw(leaf.shape), *bounds(space)).astype(leaf.dtype, copy=False)
 
-def _with_noise(actions: np.ndarray, noise: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Return `actions` plus `noise`, within `bounds`."""
-    return within(actions + noise, *bounds).astype(actions.dtype, copy=False)
+    return change_actions(parts, changed, actions)
 
 
 class UniformNoise(Exploration):
@@ -112,9 +111,4 @@ class UniformNoise(Exploration):
         return self.schedule
 
     def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
-        def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
-            if not _is_real(space, leaf):
-                return leaf
-            return _with_noise(leaf, amount * self._rng.uniform(-1.0, 1.0, leaf.shape), self._ranges(space))
-
-        return change_actions(parts, noisy, actions)
+        return _noisy(parts, actions, self._ranges, lambda shape: amount * self._rng.uniform(-1.0, 1.0, shape))
