@@ -68,7 +68,9 @@ class WithoutTail(AddObservationsFromEpisodesToBatch):
     """Writes only the observations of the steps."""
 
     def __call__(self, *, batch, episodes, **kwargs):
-        add_column(batch, "obs", episodes, lambda rows: rows.windows("obs", shifts=[0]).map(lambda leaf: leaf[:, 0]))
+        add_column(
+            batch, "obs", episodes, lambda rows: rows.windows("obs", shifts=[0], fill=0.0).map(lambda leaf: leaf[:, 0])
+        )
         return batch
 
 

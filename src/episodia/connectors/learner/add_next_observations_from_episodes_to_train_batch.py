@@ -83,6 +83,6 @@ def next_rows(track: Any) -> Ragged:
         raise BatchError(
             f"found observations without the one after the last step ({track!r}), expected a track. Let the piece that writes "
             "observations keep it (`windows(..., tail=True)`, `flat(..., tail=True)`), add them with "
-            "`AddObservationsFromEpisodesToBatch`, and place `BatchIndividualItems` later."
+            "`AddObservationsFromEpisodesToBatch`, and place this piece before `BatchIndividualItems`."
         )
     return track.following()
