@@ -51,7 +51,7 @@ class Delivery:
 
     Attributes:
         runner: Which runner of the group.
-        incarnation: How many runners have died in its place before.
+        incarnation: The number of runners that have died in its place before.
         number: That of the request.
         version: The version of the weights that it was played with.
         episodes: An `EpisodeList`, or what `then` has made of it.

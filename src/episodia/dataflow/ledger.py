@@ -20,7 +20,7 @@ class Ledger:
     episode has ended. No episode is made for it.
 
     Args:
-        num_steps: How many steps were counted before.
+        num_steps: The number of steps that were counted before.
 
     >>> from episodia import SingleAgentEpisode
     >>> walk = SingleAgentEpisode("walk", observations=[0, 1], actions=[5], rewards=[0.5], len_lookback_buffer=0)

@@ -47,8 +47,8 @@ def in_rounds(
     Args:
         group: The group.
         learner: The learner.
-        num_timesteps: How many steps an update learns from.
-        num_episodes: How many episodes instead.
+        num_timesteps: The number of steps that an update learns from.
+        num_episodes: The number of episodes instead.
         **how: Arguments of `Learner.update`.
     """
     played = rollouts(group, **shared(group, num_timesteps, num_episodes))
@@ -71,8 +71,8 @@ def a3c(
         group: The group.
         learner: Applies the gradients.
         then: What computes the gradients; None if the group was made with it.
-        num_timesteps: How many steps all runners together play for their next gradients.
-        num_episodes: How many episodes instead.
+        num_timesteps: The number of steps that all runners together play for their next gradients.
+        num_episodes: The number of episodes instead.
     """
     gradients = rollouts(group, "raw", then=then, **shared(group, num_timesteps, num_episodes))
     return gradients.batch(1).for_each(apply_gradients(learner, group))
@@ -91,8 +91,8 @@ def impala(
     Args:
         group: The group.
         updates: The learner in its worker. Losses have to cope with steps of older weights, as V-trace or clipped ratios do.
-        num_timesteps: How many steps an update learns from; a delivery of each runner has as many together.
-        num_episodes: How many episodes instead.
+        num_timesteps: The number of steps that an update learns from; a delivery of each runner has as many together.
+        num_episodes: The number of episodes instead.
         max_lag: See `DropStale`; None drops nothing.
     """
     played = rollouts(group, "async", **shared(group, num_timesteps, num_episodes))
@@ -131,7 +131,7 @@ def from_replay(
     Args:
         group: The group.
         shards: The updates from a buffer, or from each of several shards.
-        num_timesteps: How many steps all runners together play for one delivery of each.
+        num_timesteps: The number of steps that all runners together play for one delivery of each.
         warm_up: How many rows there have to be in all shards together before the first update.
         updates_per_step: The number of updates for each step; it may be a fraction.
         mode: `"async"`: as deliveries come. `"bulk_sync"`: in rounds.
@@ -162,7 +162,7 @@ def two_trainers(
         group: The group.
         learner: Learns from what was just played, such as PPO.
         updates: Learns from replay, such as DQN; its learner has other modules.
-        num_timesteps: How many steps an update of `learner` learns from.
+        num_timesteps: The number of steps that an update of `learner` learns from.
         warm_up: How many rows there have to be before the first update from replay.
         updates_per_step: The number of updates from replay for each step.
         **how: Arguments of `Learner.update`, for `learner`.
@@ -195,7 +195,7 @@ def with_replay(  # noqa: PLR0913  # each is an independent choice
         group: The group.
         learner: The learner. Its loss has to cope with steps of older weights, as that of IMPALA does.
         buffer: The buffer.
-        num_timesteps: How many steps an update with new episodes learns from.
+        num_timesteps: The number of steps that an update with new episodes learns from.
         num_replayed: The number of stretches of a sample.
         warm_up: How many rows there have to be before the first sample.
         replayed_per_round: How many updates with samples for each one with new episodes.

@@ -17,7 +17,7 @@ class Rounds:
     """When a round is over: when all runners have delivered, or enough of them, and then the grace has passed.
 
     Attributes:
-        min_ready: How many runners have to deliver; None for all.
+        min_ready: The number of runners that have to deliver; None for all.
         grace_s: How many seconds to wait for the others.
         grace_factor: How long to wait for the others, as a factor of the time that the round has taken so far. The longer
             of both graces counts.

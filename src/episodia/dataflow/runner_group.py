@@ -55,16 +55,17 @@ class RunnerGroup:
         engine: Where they live: an engine, or a function that makes one, which the group then closes. By default, they live in
             this thread.
         rounds: How long `sample` waits.
-        in_flight: How many requests may wait at each runner in asynchronous mode: 1 has the freshest weights, 2 hides the way.
+        in_flight: The number of requests that may wait at each runner in asynchronous mode: 1 has the freshest weights, 2
+            hides the way.
         call_timeout_s: A request that takes longer is given up, and its runner replaced. None waits for ever.
-        max_restarts: How many runners in a row may die in one place without a delivery.
+        max_restarts: The number of runners in a row that may die in one place without a delivery.
         then: Makes, of a runner, a function that is applied where the runner lives: to each list of episodes, and the
             statistics of filters that it was played with.
 
     Attributes:
         counts: Requests: requested, delivered, failed, lost. Runners: died, hung. Deliveries: late, stale (dropped). Episodes:
             broken_off.
-        lags: How many deliveries were handed over so many versions of the weights after they were requested.
+        lags: The number of deliveries that were handed over so many versions of the weights after they were requested.
         on_delivery: Called with each delivery that is handed over.
         acted_with: The statistics of filters that the last delivery was played with, for the pipeline of a learner.
 

@@ -54,7 +54,7 @@ class RunnerHost:
         make_runner: Makes the runner of a seed.
         seed: The seed, which follows from the run, the place in the group and the incarnation.
         place: The place in the group, and the incarnation.
-        lookback: How many earlier steps chunks have to carry.
+        lookback: The number of earlier steps that chunks have to carry.
         then: See `RunnerGroup`.
     """
 

@@ -56,9 +56,9 @@ class Seats:
     Args:
         engine: Where workers live.
         make: Returns what makes the worker of a place and an incarnation.
-        num_seats: How many places.
+        num_seats: The number of places.
         call_timeout_s: How long a request may be the first in line before its runner is given up.
-        max_restarts: How many runners in a row may die in one place without a delivery.
+        max_restarts: The number of runners in a row that may die in one place without a delivery.
     """
 
     def __init__(

@@ -51,8 +51,8 @@ def collect(
         policy: What acts: a `Policy`, a module, or a function that takes one observation and returns one action, both as the
             environment has them; None acts at random. A `Policy` keeps a memory for each environment, which is empty
             when an episode begins; a function has to work without one.
-        episodes: How many whole episodes; 10 by default.
-        timesteps: How many steps instead, at least; the last episodes may be cut then.
+        episodes: The number of whole episodes; 10 by default.
+        timesteps: The number of steps instead, at least; the last episodes may be cut then.
         seed: The same seed gives the same episodes, ids included.
         progress: Whether to show how far it is; by default where there is a terminal or a notebook.
         **settings: Those of `SingleAgentEnvRunner`, such as `num_envs=` and `explore=`.

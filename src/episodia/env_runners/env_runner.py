@@ -50,8 +50,8 @@ class EnvRunner(ABC, Generic[_EpisodeKind]):
         is_multi_agent: Whether it returns multi-agent episodes.
         explore: Whether `sample` explores if its call does not say it.
         batch_mode: What `sample` returns if its call says neither steps nor episodes.
-        rollout_fragment_length: How many steps for each environment that is in the batch mode `"truncate_episodes"`. If it is
-            "auto", the environments share `train_batch_size` steps.
+        rollout_fragment_length: The number of steps for each environment that is in the batch mode `"truncate_episodes"`. If
+            it is "auto", the environments share `train_batch_size` steps.
         count_steps_by: The steps that `num_timesteps` and trainings count: those of environments, or those of their agents.
     """
 
@@ -117,7 +117,7 @@ class EnvRunner(ABC, Generic[_EpisodeKind]):
         """Play until `goal` is reached, and return finalized episodes. What was recorded outlives an exception.
 
         Args:
-            goal: How many steps or episodes.
+            goal: The number of steps or episodes.
             mode: How to act.
             force_reset: Whether to begin new episodes everywhere.
         """

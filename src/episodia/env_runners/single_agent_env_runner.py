@@ -92,7 +92,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
                 environment that is ready.
             module: What acts: a module, or a `Policy`, which acts here as it does alone, with a memory for each environment;
                 None acts at random.
-            num_envs: How many environments to make; 1 by default.
+            num_envs: The number of environments to make; 1 by default.
             vectorization: `"sync"` steps them one after another, `"async"` in a process each, `"vector_entry_point"` uses the
                 environment's own vectorised form.
             env_to_module: The pipeline in front of the module; pieces to put into the default one; None for the default.
@@ -110,8 +110,8 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             reward_delay: For how many steps after its own a reward may still be set, by `set_rewards` on the running episode
                 in callbacks or pieces: so many steps are not returned before they are settled. A `RewardShaper` in the
                 pipeline brings its own.
-            lookback: How many earlier steps a chunk carries, at least; the lookback of the learner's pipeline. Pipelines of
-                the runner that need more get more.
+            lookback: The number of earlier steps that a chunk carries, at least; the lookback of the learner's pipeline.
+                Pipelines of the runner that need more get more.
             callbacks: See `Callbacks`.
             episode_class: The class of the episodes: a subclass of `SingleAgentEpisode` without a constructor of its own.
             recorder: What makes the recorder of the steps: a subclass of `EpisodeRecorder`, or a function with its arguments.

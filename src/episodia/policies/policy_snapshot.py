@@ -51,7 +51,7 @@ class Snapshot:
         seed: The seed of the draws.
 
     Attributes:
-        lookback: How many steps the pipelines look back.
+        lookback: The number of steps by which the pipelines look back.
         needs_rewards: Whether one of their pieces reads rewards.
 
     Raises:

@@ -50,7 +50,7 @@ class EpisodeReplayBuffer:
 
     Args:
         capacity: The number of time steps; each episode takes one more.
-        batch_size_B: How many items `sample` returns if it is not told.
+        batch_size_B: How many items `sample` returns by default.
         batch_length_T: Not used: sequences are sampled if `sample` is told their length.
         seed: The seed of all draws.
         **kwargs: Other arguments of RLlib without a meaning here.

@@ -72,7 +72,7 @@ class Setup:
         connectors: Connectors that process observations in front of the network, in the runner and in the learner.
         seed: The seed of all randomness.
         device: The device of the learner.
-        workers: How many runners there are, and where they live.
+        workers: The number of runners, and where they live.
 
     Raises:
         TrainingError: If an argument is invalid.

@@ -71,7 +71,7 @@ def add_n_batch_items(
         column: The name of the column; it is made if it does not exist.
         items_to_add: A list of items, or a batch of them: an array, or nested arrays. A batch is stored as it is, its arrays
             marked as `BatchedNdArray`, which is much cheaper than adding its rows.
-        num_items: How many items there are.
+        num_items: The number of items.
         single_agent_episode: The episode that the items belong to.
 
     Raises:

@@ -42,7 +42,7 @@ class FrameStacking(ObservationPiece):
     Args:
         input_observation_space: The space of observations; with `multi_agent`, of each agent.
         input_action_space: The space of actions, which stays.
-        num_frames: How many frames are stacked, the newest included.
+        num_frames: The number of frames that are stacked, the newest included.
         axis: The position of the frame axis in the result.
         multi_agent: Whether the space has an entry for each agent.
         **kwargs: Those of `ConnectorV2`.

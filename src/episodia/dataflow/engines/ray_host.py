@@ -32,7 +32,7 @@ class Sent(NamedTuple):
         make: The function that makes the object, pickled.
         specs: Environments that the driver has registered, pickled, by their ids.
         paths: Where the driver looks for modules.
-        num_threads: How many threads torch uses.
+        num_threads: The number of threads that torch uses.
     """
 
     make: bytes

@@ -20,7 +20,7 @@ def allocate(num_workers: int, loads: Mapping[Key, float]) -> dict[Key, int]:
     modules, some modules get none: let workers take turns.
 
     Args:
-        num_workers: How many workers there are.
+        num_workers: The number of workers.
         loads: The load of each module.
 
     Raises:

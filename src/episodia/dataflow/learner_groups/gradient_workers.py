@@ -39,16 +39,16 @@ class GradientWorkers:
 
     Args:
         learners: The learner of each module, made with that module alone, as `{module_id: module}`. They live here.
-        num_workers: How many workers.
+        num_workers: The number of workers.
         engine: Where they live.
         by: What each module's number of workers is in proportion to, see `allocate`: the `"steps"` or the `"agents"` that it
             has in the episodes; or `"modules"`: the same number for each.
         call_timeout_s: A worker that takes longer is replaced. None waits for ever.
-        max_restarts: How many workers in a row may die without an answer.
+        max_restarts: The number of workers in a row that may die without an answer.
 
     Attributes:
-        shares: How many workers each module had in the last update.
-        num_replaced: How many workers were replaced.
+        shares: The number of workers that each module had in the last update.
+        num_replaced: The number of workers that were replaced.
 
     Raises:
         EngineError: If an argument is invalid.

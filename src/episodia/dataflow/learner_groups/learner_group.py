@@ -49,7 +49,7 @@ class LearnerGroup:
 
     Args:
         make_learner: Makes a learner, with a module of its own. The group begins with the weights of the first one it makes.
-        num_learners: How many ranks.
+        num_learners: The number of ranks.
         engine: Where they live: a `RayEngine`, a `ThreadEngine` for several GPUs of one process, or a function that makes one,
             which the group then closes.
         timeout_s: How long ranks wait for each other within an update.

@@ -55,15 +55,15 @@ class Updates(Source):
     Args:
         learner: The learner. The worker has a copy of it; `settle` brings its state back.
         engine: Where it lives: `ThreadEngine()` to learn beside runners.
-        depth: How many lists may wait; the gate of the flow that puts them in is `has_room`.
+        depth: The number of lists that may wait; the gate of the flow that puts them in is `has_room`.
         snapshot_every: With every so many updates comes the state of the learner; lists are kept until then. None has no
             snapshots: if the worker dies, an error is raised.
         call_timeout_s: An update that takes longer is given up, and the worker replaced. None waits for ever.
-        max_restarts: How many workers in a row may die without an update.
+        max_restarts: The number of workers in a row that may die without an update.
         **how: Arguments of `Learner.update`.
 
     Attributes:
-        num_replaced: How many workers were replaced.
+        num_replaced: The number of workers that were replaced.
 
     Raises:
         FlowError: If a number is invalid.

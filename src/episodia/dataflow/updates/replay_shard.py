@@ -36,9 +36,9 @@ class ReplayShard:
     Args:
         make_buffer: Makes the buffer, where the shard will live.
         engine: Where it lives.
-        ahead: How many samples are drawn in advance while somebody learns. Priorities count in later ones.
+        ahead: How many samples are drawn in advance while a learner learns. Priorities count in later ones.
         call_timeout_s: A shard that takes longer is given up. None waits for ever.
-        max_restarts: How many shards in a row may die without storing anything.
+        max_restarts: The number of shards in a row that may die without storing anything.
         counts: Where to count; by default, a new counter.
 
     Attributes:

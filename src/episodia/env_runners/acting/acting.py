@@ -249,7 +249,7 @@ class RandomActions:
 
     Args:
         space: The action space of one lane.
-        num_lanes: How many lanes there are.
+        num_lanes: The number of lanes.
         rng: Where the randomness comes from.
         real_range: Stands for the bounds of real-valued actions that have two, where a module's actions are of that size.
 

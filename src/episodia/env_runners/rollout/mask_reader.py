@@ -18,7 +18,7 @@ class MaskReader:
     Args:
         key: Under which infos have masks; None if they do not.
         space: The action space of one lane.
-        num_lanes: How many lanes there are.
+        num_lanes: The number of lanes.
 
     Attributes:
         rejected: By lane, what is wrong with its mask; the lane cannot go on.

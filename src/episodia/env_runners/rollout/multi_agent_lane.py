@@ -70,7 +70,7 @@ class Lane:
 
     Attributes:
         episode: The episode that is running or has just ended; None before the first reset and after a failure.
-        number: How many episodes have begun.
+        number: The number of episodes that have begun.
         order: When the episode began, compared with those of other lanes.
         lookback: How many of its own steps each agent can look back to in a chunk that goes on.
         following: The next chunk of the episode, while the current one is being cut.

@@ -95,7 +95,7 @@ class MultiAgentLoop:
         """Play until `goal` is reached, and return what was recorded for it.
 
         Args:
-            goal: How many steps or episodes.
+            goal: The number of steps or episodes.
             mode: How to act.
             lookback: How many of its own steps each agent can look back to in a chunk that goes on.
             reward_delay: For how many ticks rewards may still be set; steps that are younger are not returned.

@@ -35,9 +35,9 @@ class Sampler:
         """Play until `goal` is reached, and return what was wanted.
 
         Args:
-            goal: How many steps or episodes.
+            goal: The number of steps or episodes.
             mode: How to act.
-            lookback: How many earlier steps a chunk carries at least.
+            lookback: The number of earlier steps that a chunk carries at least.
             force_reset: Whether to begin new episodes everywhere.
         """
         if not self._is_settled:

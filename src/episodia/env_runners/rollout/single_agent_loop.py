@@ -100,7 +100,7 @@ class SingleAgentLoop:
         """Play until `goal` is reached.
 
         Args:
-            goal: How many steps or episodes there have to be.
+            goal: The required number of steps or episodes.
             mode: How to act.
             steps: How many there are already, beside those in the recorder.
             on_complete: Called after the last step, before its observations go through the pipeline.

@@ -60,7 +60,7 @@ class Ragged:
             offsets: int64 of B + 1 positions, from 0 to N: stretch i is the rows `offsets[i]:offsets[i + 1]`.
             tail: How many rows at the end of each stretch are not steps: 0 or 1.
             every: For which steps there are rows: 1 for all.
-            width: How many rows each stretch has, tail included, if all of them are known to have as many; else None.
+            width: The number of rows that each stretch has, tail included, if all of them are known to have as many; else None.
 
         Raises:
             ShapeError: If `offsets` and rows do not fit together.

@@ -49,7 +49,7 @@ class EpisodeRecorder(ABC):
         Args:
             observation_space: The space of one lane's observations; None takes the form of the first ones.
             action_space: The space of one lane's actions.
-            num_lanes: How many environments there are.
+            num_lanes: The number of environments.
             lookback: How many steps of the past a chunk has in front that continues an episode.
             seed: What the ids of the episodes are derived from, together with lane and number; by default it is random.
             episode_class: The class of the episodes.

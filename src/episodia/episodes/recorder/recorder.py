@@ -79,10 +79,10 @@ class Recorder(EpisodeRecorder):
         Args:
             observation_space: The space of one lane's observations; None takes the form of the first ones.
             action_space: The space of one lane's actions.
-            num_lanes: How many environments there are.
+            num_lanes: The number of environments.
             lookback: How many steps of the past a chunk has in front that continues an episode.
-            block_steps: How many steps a block takes; more if rows are small and much is taken at once. An episode that
-                does not fit into one block is joined by a copy when it is taken.
+            block_steps: The number of steps that a block takes; more if rows are small and much is taken at once. An episode
+                that does not fit into one block is joined by a copy when it is taken.
             seed: What the ids of the episodes are derived from, together with lane and number; by default it is random.
             episode_class: The class of the episodes. Its constructor is not called.
 

@@ -34,7 +34,7 @@ class MultiCategoricalSpec(DistributionSpec):
     """Distributions for `MultiDiscrete`; the inputs are the log-probabilities of all choices, one after another.
 
     Args:
-        sizes: How many classes each choice has, in the order of `nvec.ravel()`.
+        sizes: The number of classes that each choice has, in the order of `nvec.ravel()`.
         starts: The first class of each choice.
         shape: The shape of one action.
         dtype: The dtype of actions.

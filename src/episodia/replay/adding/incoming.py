@@ -65,7 +65,7 @@ class Incoming(NamedTuple):
 
         Args:
             is_stored: Of which chunks the first observation is not new; None if that holds for all of them.
-            num: How many observations are new.
+            num: The number of observations that are new.
         """
         starts, lengths = self.starts, self.chunks.lengths
         if starts is None:

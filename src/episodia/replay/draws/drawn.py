@@ -28,11 +28,11 @@ class Drawn:
         is_macro: Whether each stretch is one step that stands for several. It has two parts with a lookback each: the first
             ends with the observation of the step, the second with the observation after it.
         is_single: Whether each stretch has one step.
-        width: How many steps each stretch has, if all have as many; else None.
+        width: The number of steps that each stretch has, if all have as many; else None.
         agents: The agents whose steps follow each other, of joint steps; else None.
         offsets: Where the steps of each stretch begin: int64 [B + 1].
         track_offsets: Where the observations of each stretch begin: int64 [B + 1].
-        track_width: How many observations each stretch has, if all have as many; else None.
+        track_width: The number of observations that each stretch has, if all have as many; else None.
     """
 
     def __init__(  # noqa: PLR0913  # what is known of all stretches, array by array

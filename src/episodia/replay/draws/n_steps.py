@@ -19,7 +19,7 @@ def n_step_sums(rewards: np.ndarray, counts: np.ndarray | None, terminated: np.n
 
     Args:
         rewards: The rewards of each window, `[B, n]`; what comes after a window's end is ignored.
-        counts: How many steps each window has, from 1 to n, `[B]`; None if all have n.
+        counts: The number of steps that each window has, from 1 to n, `[B]`; None if all have n.
         terminated: Which windows end in a terminal state, `[B]`: nothing is bootstrapped there, so their discount is 0.
         gamma: The discount of one step.
 

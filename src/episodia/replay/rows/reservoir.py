@@ -63,7 +63,7 @@ class Reservoir:
 
         Args:
             keys: The ids of the episodes of the chunks.
-            needed: How many rows each chunk needs: int64 [B].
+            needed: The number of rows that each chunk needs: int64 [B].
             drop: Gives all rows of a stored episode back to the pool.
         """
         scores = np.array([self.score(key) for key in keys])

@@ -45,7 +45,7 @@ class RowIndex:
     Attributes:
         kind: What each row is: uint8 [capacity].
         run_of: The run of each row, -1 for unused rows: int32 [capacity].
-        num_steps: How many rows are steps.
+        num_steps: The number of rows that are steps.
     """
 
     __slots__ = ("_number", "episodes", "kind", "num_steps", "run_of", "runs")

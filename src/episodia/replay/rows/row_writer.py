@@ -103,7 +103,7 @@ class RowWriter:
         ring: The order in which rows are claimed.
         reservoir: Decides which episodes are kept; None if the newest ones are.
         growing: The stored episode of each id that may go on.
-        num_lost_episodes: How many episodes have lost their last row.
+        num_lost_episodes: The number of episodes that have lost their last row.
     """
 
     __slots__ = (

@@ -33,7 +33,7 @@ class Chaos(Engine):
         delay_s: The longest delay.
 
     Attributes:
-        num_killed: How many workers were killed.
+        num_killed: The number of workers that were killed.
         num_stopped: How many have stopped.
 
     Raises:

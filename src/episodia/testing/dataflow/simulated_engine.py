@@ -31,8 +31,8 @@ class SimulatedEngine(Engine):
         begin_s: How long a worker takes to begin.
 
     Attributes:
-        deaths: How many workers have died.
-        hangs: How many workers hang or have hung.
+        deaths: The number of workers that have died.
+        hangs: The number of workers that hang or have hung.
 
     >>> engine = SimulatedEngine(seed=0, p_hang=1.0)
     >>> call = engine.start(list).call("copy")

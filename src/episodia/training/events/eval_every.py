@@ -71,7 +71,7 @@ class EarlyStopping(TrainingCallback):
 
     Args:
         metric: The metric; records without it are not counted.
-        patience: How many records may come without a new highest value.
+        patience: The number of records that may come without a new highest value.
         least: How much higher a value has to be.
 
     Raises:

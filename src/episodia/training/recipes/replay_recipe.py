@@ -41,7 +41,7 @@ class ReplayRecipe(BaseRecipe):
         noise: The standard deviation of noise on actions, see `GaussianNoise`: a number, a schedule over the steps, or None.
         plan: `"loop"`: collect, store and learn, copy the weights. `"replay"`: the same as a flow over a group of runners.
             `"apex"`: deliveries are stored as they come, in shards. See `episodia.training.recipes.training_plans`.
-        num_shards: How many buffers share the capacity, each fed by some of the runners; for `"apex"`.
+        num_shards: The number of buffers that share the capacity, each fed by some of the runners; for `"apex"`.
         saves_buffer: Whether checkpoints include the buffer. Without it, a resumed training begins with another warm-up.
 
     Raises:

@@ -31,7 +31,8 @@ class Workers:
             needs a group, two play in it.
         engine: Where they live: `"local"`, in this thread; `"threads"`, each in a thread; `"ray"`, each in a process.
         address: That of a Ray cluster; None is this machine.
-        num_learners: How many learners take each gradient step together, see `LearnerGroup`; they live where the runners do.
+        num_learners: The number of learners that take each gradient step together, see `LearnerGroup`; they live where the
+            runners do.
         in_flight: See `RunnerGroup`.
         call_timeout_s: See `RunnerGroup`; it holds for learners and replay shards in workers of their own, too.
         min_ready: See `Rounds`, here and below.
