@@ -20,10 +20,19 @@ from episodia.connectors import (
     Schedule,
 )
 from episodia.errors import EnvRunnerError, EpisodiaError, LearnerError, TrainingError
-from episodia.learners import AdaptiveKL, ClipByGlobalNorm, ClipByNorm, ClipByValue, OptimizerConfig, PPOConfig
+from episodia.learners import (
+    AdaptiveKL,
+    ClipByGlobalNorm,
+    ClipByNorm,
+    ClipByValue,
+    LearnerHook,
+    OptimizerConfig,
+    PPOConfig,
+)
 from episodia.learners.config_codec import decoded
 from episodia.training import Recipe, Setup, load_training, resume, train
 from episodia.training.training_setup import RUNNER_OPTIONS, WORKER_OPTIONS, module_options
+from examples import example
 
 NETWORK = {"num_envs": 2, "num_timesteps": 40, "num_epochs": 2, "minibatch_size": 20, "hidden": (8,)}
 SMALL = {**NETWORK, "progress": False}
@@ -270,3 +279,30 @@ def test_a_setup_of_whole_episodes_survives_being_plain_data():
 def test_the_error_about_a_misspelt_option_names_the_nearest_one():
     with pytest.raises(TrainingError, match="Did you mean `num_timesteps`"):
         Setup.of("ppo", "CartPole-v1", num_timestep=64)
+
+
+class CountUpdates(LearnerHook):
+    """Adds the number of its updates to the metrics."""
+
+    num_seen = 0
+
+    def after_update(self, metrics):
+        self.num_seen += 1
+        return {"default_policy": {"num_seen": float(self.num_seen)}}
+
+
+def test_hooks_are_called_in_a_training_and_needed_to_resume_it(tmp_path):
+    options = {"hooks": [CountUpdates()], "num_envs": 2, "num_timesteps": 32, "hidden": (8,)}
+    with train("ppo", "CartPole-v1", steps=64, out=tmp_path / "run", progress=False, **options) as training:
+        assert [record["num_seen"] for record in training.history] == [1, 2]
+
+    with pytest.raises(TrainingError, match=r"options\.hooks\[0\] \(CountUpdates\) without a name"):
+        resume(tmp_path / "run", steps=96, progress=False)
+    setup = Setup.of("ppo", "CartPole-v1", **options)
+    with resume(tmp_path / "run", steps=96, progress=False, setup=setup) as training:
+        assert training.history[-1]["num_seen"] == 3
+
+
+def test_an_environment_of_several_agents_is_rejected_with_how_to_train_them():
+    with pytest.raises(TrainingError, match=r"for several agents, use `MultiAgentEnvRunner`"):
+        train("dqn", example("two_networks").Doors, steps=64, progress=False)

@@ -21,7 +21,7 @@ from episodia.connectors.plugins.piece_codec import decoded_pieces, encoded_piec
 from episodia.dataflow import LearnerGroup
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.errors import LearnerError, PipelineError, TrainingError
-from episodia.learners import AlgorithmConfig, Learner, default_pipeline
+from episodia.learners import AlgorithmConfig, Learner, LearnerHook, default_pipeline
 from episodia.learners.algorithms.algorithm import check_algorithm
 from episodia.learners.config_codec import decoded, encoded
 from episodia.modules import default_module
@@ -38,6 +38,8 @@ _KEYS = {"algorithm", "env", "connectors", "seed", "device", "options"}
 _UNNAMED = "unnamed"
 # The argument of `default_module` that only an algorithm chooses.
 _KIND = "kind"
+
+_SPACES = ("observation", "action")
 
 MakeEnv: TypeAlias = Callable[[], Any]
 Spaces: TypeAlias = tuple[Space[Any], Space[Any]]
@@ -70,6 +72,7 @@ class Setup:
         network: Arguments of `default_module`, beside those that the algorithm asks for.
         runner: Arguments of `SingleAgentEnvRunner`; see `RUNNER_OPTIONS`.
         connectors: Connectors that process observations in front of the network, in the runner and in the learner.
+        hooks: Called by the learner before and after each part of an update, see `LearnerHook`.
         seed: The seed of all randomness.
         device: The device of the learner.
         workers: The number of runners, and where they live.
@@ -89,6 +92,7 @@ class Setup:
     network: Mapping[str, Any] = field(default_factory=dict)
     runner: Mapping[str, Any] = field(default_factory=dict)
     connectors: Sequence[ConnectorV2] = ()
+    hooks: Sequence[LearnerHook] = ()
     seed: int = 0
     device: str = "cpu"
     workers: Workers = field(default_factory=Workers)
@@ -121,6 +125,7 @@ class Setup:
         env: str | MakeEnv,
         *,
         connectors: Sequence[ConnectorV2] = (),
+        hooks: Sequence[LearnerHook] = (),
         seed: int = 0,
         device: str = "cpu",
         **options: Any,
@@ -131,6 +136,7 @@ class Setup:
             algorithm: The name or the config of the algorithm.
             env: A gymnasium id, or a function that makes an environment.
             connectors: Connectors in front of the network, such as `MeanStdFilter()`; they are copied.
+            hooks: Hooks of the learner; to resume such a run, pass its `setup=`.
             seed: The seed of all randomness.
             device: The device of the learner.
             **options: Fields of the config if `algorithm` is a name, fields of the recipe, arguments of `default_module`,
@@ -159,6 +165,7 @@ class Setup:
             network={name: value for name, value in others.items() if name in of_module},
             runner={name: value for name, value in others.items() if name in RUNNER_OPTIONS},
             connectors=connectors,
+            hooks=hooks,
             seed=seed,
             device=device,
             workers=workers,
@@ -204,7 +211,9 @@ class Setup:
             device=device,
             module=network,
         )
-        return Learner(network, self.algorithm, learner_pipeline=pipeline, seed=self.seed, device=device)
+        return Learner(
+            network, self.algorithm, learner_pipeline=pipeline, hooks=self.hooks, seed=self.seed, device=device
+        )
 
     def new_network(self, spaces: Spaces) -> Any:
         """Return another network for an environment with these spaces, with the same weights as all others."""
@@ -236,13 +245,19 @@ class Setup:
         network = {**module_options(self.algorithm), **self._network()}
         network.pop(_KIND, None)
         runner = {**_usual(SingleAgentEnvRunner.__init__, RUNNER_OPTIONS), **self.runner, **asdict(self.workers)}
+        hooks = {"hooks": [_unnamed(type(hook)) for hook in self.hooks]} if self.hooks else {}
         return {
             "algorithm": name_of(self.algorithm) or _unnamed(type(self.algorithm)),
             "env": self.env if isinstance(self.env, str) else _unnamed(self.env),
             "connectors": [_encoded_or_unnamed(piece) for piece in self.connectors],
             "seed": self.seed,
             "device": self.device,
-            "options": {**config, **recipe, **{name: encoded(value) for name, value in (network | runner).items()}},
+            "options": {
+                **config,
+                **recipe,
+                **{name: encoded(value) for name, value in (network | runner).items()},
+                **hooks,
+            },
         }
 
     @classmethod
@@ -325,15 +340,16 @@ def _encoded_or_unnamed(piece: ConnectorV2) -> dict[str, Any]:
 def _spaces(env: str | MakeEnv) -> Spaces:
     made = made_env(env)
     try:
-        observation_space = getattr(made, "single_observation_space", made.observation_space)
-        return observation_space, getattr(made, "single_action_space", made.action_space)
-    except AttributeError as error:
-        raise TrainingError(
-            f"environment: found {made!r}, made by {env!r}, expected a gymnasium environment with spaces. Return one."
-        ) from error
+        shown, done = (getattr(made, f"single_{name}_space", getattr(made, f"{name}_space", None)) for name in _SPACES)
     finally:
         if hasattr(made, "close"):
             made.close()
+    if isinstance(shown, Space) and isinstance(done, Space):
+        return shown, done
+    raise TrainingError(
+        f"environment: found {made!r}, made by {env!r}, expected a gymnasium environment with spaces. Return one; for several "
+        "agents, use `MultiAgentEnvRunner`, with `Training(runner, learner, recipe)`."
+    )
 
 
 def _check_env(env: object) -> None:
