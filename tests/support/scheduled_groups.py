@@ -1,6 +1,6 @@
 """Schedules of disasters for groups of runners: seeded, in virtual time, each checked against what the runners played."""
 
-import copy
+import pickle
 import random
 from functools import partial
 
@@ -79,7 +79,7 @@ class StepCounter(ConnectorV2):
 
 
 # Building them takes longer than a schedule.
-PIPELINES = EnvToModulePipeline(connectors=[StepCounter()]), ModuleToEnvPipeline(connectors=[])
+PIPELINES = pickle.dumps((EnvToModulePipeline(connectors=[StepCounter()]), ModuleToEnvPipeline(connectors=[])))
 
 
 class FakeRunner:
@@ -94,7 +94,7 @@ class FakeRunner:
         self.module = torch.nn.Linear(1, 1, bias=False)
         torch.nn.init.zeros_(self.module.weight)
         self.modules = {"default_policy": self.module}
-        self.env_to_module, self.module_to_env = copy.deepcopy(PIPELINES)
+        self.env_to_module, self.module_to_env = pickle.loads(PIPELINES)
 
     def new_episode(self):
         self.count += 1

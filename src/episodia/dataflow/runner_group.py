@@ -27,6 +27,7 @@ from episodia.episodes.lists.joined_rows import joined_lists
 from episodia.errors import EngineError
 from episodia.interrupts import uninterrupted
 from episodia.modules import Module
+from episodia.trees import shortened
 
 _Value = TypeVar("_Value")
 
@@ -380,7 +381,7 @@ class RunnerGroup:
         if self._errors:
             (first, *others), self._errors = self._errors, []
             for other in others:
-                first.add_note(f"Another runner has raised {other!r}.")
+                first.add_note(f"Another runner has raised: {shortened(repr(other))}")
             raise first
 
     def _check_open(self, where: str) -> None:

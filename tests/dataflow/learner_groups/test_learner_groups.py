@@ -163,7 +163,9 @@ def test_two_modules_learn_to_imitate(kind):
 
 
 def test_learners_of_other_modules_and_engines_that_lose_all_are_rejected():
-    with pytest.raises(EngineError, match="just the module"):
-        PolicyHosts({"first": Learner(new_modules(), A2CConfig())}, LocalEngine())
+    for make in (PolicyHosts, lambda learners, engine: GradientWorkers(learners, 2, engine)):
+        for learners in ({"first": Learner(new_modules(), A2CConfig())}, {"other": new_learners()["first"]}, {}):
+            with pytest.raises(EngineError, match="just the module"):
+                make(learners, LocalEngine())
     with SimulatedEngine(0, p_die=1.0) as engine, pytest.raises(EngineError, match="max_restarts"):
         GradientWorkers(new_learners(), 2, engine, max_restarts=3).update(samples(1)[0])

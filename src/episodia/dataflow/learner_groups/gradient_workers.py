@@ -11,6 +11,7 @@ from episodia.arguments import checked_choice, checked_whole, names_nearest_argu
 from episodia.dataflow.deliveries import Statistics
 from episodia.dataflow.engines.engine import Call, Engine, Handle
 from episodia.dataflow.learner_groups.allocation import allocate
+from episodia.dataflow.learner_groups.policy_hosts import checked_learners
 from episodia.dataflow.statistics import set_statistics
 from episodia.dataflow.updates.reporting import merged_metrics
 from episodia.episodes import EpisodeList
@@ -66,7 +67,7 @@ class GradientWorkers:
     ) -> None:
         checked_whole(EngineError, "GradientWorkers", "num_workers", num_workers, 1)
         self._by = checked_choice(EngineError, "GradientWorkers", "by", by, _LOADS)
-        self._learners = dict(learners)
+        self._learners = checked_learners("GradientWorkers", learners)
         self._engine = engine
         self._timeout_s = None if engine.is_serial else call_timeout_s
         self._max_restarts = max_restarts

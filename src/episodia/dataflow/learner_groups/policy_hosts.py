@@ -15,6 +15,21 @@ from episodia.errors import EngineError
 from episodia.learners import Learner, Metrics
 
 
+def checked_learners(where: str, learners: Mapping[str, Learner]) -> dict[str, Learner]:
+    """Return the learners of several modules.
+
+    Raises:
+        EngineError: If there is none, or one has not just the module that it is named for.
+    """
+    odd = {name: list(learner.modules) for name, learner in learners.items() if list(learner.modules) != [name]}
+    if odd or not learners:
+        raise EngineError(
+            f"{where}: found {odd or 'no learner'}, expected learners with just the module that they are named for. "
+            "Make each with `Learner({module_id: module}, ...)`."
+        )
+    return dict(learners)
+
+
 @final
 class PolicyHosts:
     """Updates each module with what its agents have done, each where its learner lives.
@@ -32,13 +47,7 @@ class PolicyHosts:
     """
 
     def __init__(self, learners: Mapping[str, Learner], engine: Engine, **how: Any) -> None:
-        odd = {name: list(learner.modules) for name, learner in learners.items() if list(learner.modules) != [name]}
-        if odd or not learners:
-            raise EngineError(
-                f"PolicyHosts: found {odd or 'no learner'}, expected learners with just the module that they are named for. "
-                "Make each with `Learner({module_id: module}, ...)`."
-            )
-        self._learners = dict(learners)
+        self._learners = checked_learners("PolicyHosts", learners)
         self._hosts = {name: Updates(learner, engine, **{"depth": 1, **how}) for name, learner in learners.items()}
         self._weights: dict[str, Any] = {}
         for learner in learners.values():
