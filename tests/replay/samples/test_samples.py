@@ -13,7 +13,7 @@ from episodia.connectors import defaults
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import (
     AddNextObservationsFromEpisodesToTrainBatch,
 )
-from episodia.errors import EpisodeKeyError, ReplayError, StaleSampleError
+from episodia.errors import EpisodeIndexError, EpisodeKeyError, ReplayError, StaleSampleError
 from episodia.modules import MLPActorCritic
 from episodia.replay import MemoryMapped, Proportional, ReplayBuffer, Selection, Sequences, Transitions, WholeEpisodes
 from plain_buffer import HISTORIES, PlainBuffer, located, played
@@ -187,6 +187,18 @@ def test_the_learner_pipeline_gives_the_same_for_a_sample_and_its_episodes(draw,
     assert {"keys", "weights", "new_obs", "action_logp"} <= found.keys()
     assert found.keys() == expected.keys()
     assert all((found[name] == expected[name]).all() for name in found)
+
+
+@pytest.mark.parametrize("as_read", [lambda sampled: sampled, lambda sampled: EpisodeList(list(sampled))])
+@pytest.mark.parametrize("t", [0, 99])
+def test_items_at_time_steps_that_are_not_stored_are_rejected(as_read, t):
+    buffer, plain = ReplayBuffer(64, seed=0), PlainBuffer()
+    for _ in range(4):
+        buffer.add([plain.chunk(0, 20)])  # evicts the first time steps
+    sampled = as_read(buffer.sample(4))
+
+    with pytest.raises(EpisodeIndexError, match=f"found the time step {t} asked for"):
+        sampled.items_at("obs", lambda *_: np.full(4, t))
 
 
 @pytest.mark.parametrize("display", [repr, lambda sampled: sampled._repr_html_()])

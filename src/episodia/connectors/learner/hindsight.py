@@ -117,17 +117,16 @@ class HindsightGoals(ColumnPiece):
 
     def _goals(self, rows: EpisodeList) -> np.ndarray:
         """Return for each stretch its new goal."""
-        goals: np.ndarray = rows.items_at(Columns.OBS, self._times(rows), key=_ACHIEVED)
+        goals: np.ndarray = rows.items_at(Columns.OBS, self._times, key=_ACHIEVED)
         return goals
 
-    def _times(self, rows: EpisodeList) -> np.ndarray:
+    def _times(self, started: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Return for each stretch the time step at which its new goal is achieved: int64 [B]."""
-        first, last = rows.known_times()
         if self.strategy == "final":
             return last
-        begins = np.minimum(rows.t_started + _ONE, last) if self.strategy == "future" else first
+        begins = np.minimum(started + _ONE, last) if self.strategy == "future" else first
         # Faster than `integers` with a range for each of them.
-        times: np.ndarray = begins + (self._rng.random(len(rows)) * (last + _ONE - begins)).astype(np.int64)
+        times: np.ndarray = begins + (self._rng.random(len(last)) * (last + _ONE - begins)).astype(np.int64)
         return times
 
     # --- State ------------------------------------------------------------------------------------------------------

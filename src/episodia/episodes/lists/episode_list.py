@@ -17,6 +17,7 @@ from episodia.episodes.columns.indexing import with_int_bounds
 from episodia.episodes.display.episode_plots import plot_list
 from episodia.episodes.display.episode_tables import episodes_html, episodes_text
 from episodia.episodes.lists import gather, list_columns, list_state
+from episodia.episodes.lists.chosen_times import ChooseTimes, chosen_times
 from episodia.episodes.lists.list_columns import (
     DERIVED,
     FLAGS,
@@ -556,20 +557,25 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         started = self.t_started
         return started, started + self.lengths
 
-    def items_at(self, column: str, times: np.ndarray, *, key: str | None = None) -> Any:
+    def items_at(self, column: str, choose: ChooseTimes, *, key: str | None = None) -> Any:
         """Return the item of `column`, observations or infos, at one of the known time steps of each agent episode.
 
         Args:
             column: The column.
-            times: The time step for each agent episode: int64 [B].
+            choose: Returns the time step for each agent episode. It is given the time steps of the first observation of each
+                agent episode, and of the first and the last one that are known, see `known_times`: each int64 [B].
             key: The only key of interest, if items are dicts.
 
         Returns:
             A batch of B rows.
+
+        Raises:
+            EpisodeIndexError: If one of the time steps is not known.
         """
         track = self.flat(column, tail=True)
         part = track if key is None else track.with_values(track.values[key])
-        return part.take(track.offsets[:-1] + times - self.t_started)
+        started, (first, last) = self.t_started, self.known_times()
+        return part.take(track.offsets[:-1] + chosen_times(choose, started, first, last) - started)
 
     def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row (or, of steps, for the first of `every` so many) the items at `shifts` from it: `[N, K, ...]`.

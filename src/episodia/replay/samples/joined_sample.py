@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
+from episodia.episodes.lists.chosen_times import ChooseTimes
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.list_columns import check_asked
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of
@@ -171,14 +172,11 @@ class JoinedSample(EpisodeList[SingleAgentEpisode]):
         firsts, lasts = zip(*(part.known_times() for part in self._parts), strict=True)
         return np.concatenate(firsts), np.concatenate(lasts)
 
-    def items_at(self, column: str, times: np.ndarray, *, key: str | None = None) -> Any:
+    def items_at(self, column: str, choose: ChooseTimes, *, key: str | None = None) -> Any:
         """Return the item of `column` at one of the known time steps of each stretch's episode; see `EpisodeList.items_at`."""
         if self._listed is not None:
-            return super().items_at(column, times, key=key)
-        bounds = np.cumsum([len(part) for part in self._parts])[:-1]
-        each = [
-            part.items_at(column, own, key=key) for part, own in zip(self._parts, np.split(times, bounds), strict=True)
-        ]
+            return super().items_at(column, choose, key=key)
+        each = [part.items_at(column, choose, key=key) for part in self._parts]
         return map_batch(lambda *leaves: np.concatenate(leaves), *each)
 
     def _column(self, name: str, read: Callable[[EpisodeList[Any]], Ragged]) -> Ragged:

@@ -7,10 +7,11 @@ from typing import Any, final
 import numpy as np
 
 from episodia.episodes.lists import gather
+from episodia.episodes.lists.chosen_times import ChooseTimes, chosen_times
 from episodia.errors import StaleSampleError
 from episodia.replay.rows.keys import keys_of
 from episodia.replay.rows.row_columns import RowColumns
-from episodia.replay.rows.row_index import RowPlaces, are_kinds_of_steps
+from episodia.replay.rows.row_index import RowIndex, RowPlaces, are_kinds_of_steps
 from episodia.replay.rows.row_storage import InMemory
 from episodia.replay.table import Table
 from episodia.trees import map_batch
@@ -70,7 +71,7 @@ class SampleSource:
         """Whether more can be read than what was sampled."""
         return self._table is not None
 
-    def known_times(self, places: RowPlaces, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def known_times(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the time steps of the first and the last observation that are stored of the episode of each of `steps`.
 
         Raises:
@@ -79,21 +80,31 @@ class SampleSource:
         table = self._open_table()
         with table.lock:
             self._check_steps(table, steps)
-            stored = table.writer.index.episodes
-            return stored.t_kept.take(places.episodes), stored.t_stop.take(places.episodes)
+            return _known_times(table.writer.index, table.writer.index.places(steps))
 
     def items_at_times(
-        self, name: str, places: RowPlaces, steps: np.ndarray, times: np.ndarray, key: str | None
+        self, name: str, steps: np.ndarray, started: np.ndarray | None, choose: ChooseTimes, key: str | None
     ) -> Any:
         """Return the value of a column, or of a `key` of it, at a stored time step of the episode of each row of `steps`.
 
+        Args:
+            name: The column.
+            steps: The rows.
+            started: The time step at which each stretch starts; None if it is that of `steps`.
+            choose: Returns a time step for each of `steps`, see `EpisodeList.items_at`; the buffer does not change meanwhile.
+            key: The only key of interest, if values are dicts.
+
         Raises:
             StaleSampleError: If one of the steps is not stored any more.
+            EpisodeIndexError: If a time step is not stored.
         """
         table = self._open_table()
         with table.lock:
             self._check_steps(table, steps)
-            rows = table.writer.index.walk(steps, places.runs, (times - places.times)[:, None])[:, 0]
+            index = table.writer.index
+            places = index.places(steps)
+            times = chosen_times(choose, places.times if started is None else started, *_known_times(index, places))
+            rows = index.walk(steps, places.runs, (times - places.times)[:, None])[:, 0]
             if key is None:
                 return self.columns.take(name, rows)
             return map_batch(lambda leaf: leaf.take(rows, 0), self.columns[name][key])
@@ -159,3 +170,8 @@ class SampleSource:
             "found rows of a sample that were overwritten, or evicted, after it was drawn. Expected that they are read before. "
             "Read a sample before more episodes are added, call `sampled.load()` at once, or make the buffer larger."
         )
+
+
+def _known_times(index: RowIndex, places: RowPlaces) -> tuple[np.ndarray, np.ndarray]:
+    """Return the time steps of the first and the last observation that are stored of each episode."""
+    return index.episodes.t_kept.take(places.episodes), index.episodes.t_stop.take(places.episodes)

@@ -10,6 +10,7 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.episodes.lists import gather
+from episodia.episodes.lists.chosen_times import ChooseTimes
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.list_columns import DERIVED, at_ends, check_asked, check_name, check_windows, with_item_at
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, sparse_rows
@@ -266,13 +267,13 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         """
         if self._listed is not None or not self._source.is_open:
             return super().known_times()
-        return self._source.known_times(self._places, self._drawn.anchors)
+        return self._source.known_times(self._drawn.anchors)
 
-    def items_at(self, column: str, times: np.ndarray, *, key: str | None = None) -> Any:
+    def items_at(self, column: str, choose: ChooseTimes, *, key: str | None = None) -> Any:
         """Return the item of `column` at one of the known time steps of each stretch's episode; see `EpisodeList.items_at`."""
         if self._listed is not None or not self._source.is_open:
-            return super().items_at(column, times, key=key)
-        return self._source.items_at_times(column, self._places, self._drawn.anchors, times, key)
+            return super().items_at(column, choose, key=key)
+        return self._source.items_at_times(column, self._drawn.anchors, self._times, choose, key)
 
     def _rows_of_windows(
         self, column: str, shifts: Sequence[int], asked: np.ndarray, indices: np.ndarray | None
