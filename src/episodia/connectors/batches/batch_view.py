@@ -10,7 +10,6 @@ import torch
 
 from episodia.arguments import checked_each, checked_whole
 from episodia.columns import Columns
-from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import next_rows
 from episodia.episodes import EpisodeList
 from episodia.errors import BatchError
 from episodia.trees import describe, leaves, map_batch, rebuild_tuple, shortened
@@ -68,7 +67,7 @@ class BatchView:
         return cls(
             {
                 Columns.OBS: track.take(track.step_rows()),
-                Columns.NEXT_OBS: next_rows(track).values,
+                Columns.NEXT_OBS: track.following().values,
                 **{name: episodes.flat(name).values for name in names},
             }
         )

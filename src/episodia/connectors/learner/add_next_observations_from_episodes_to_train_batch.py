@@ -47,10 +47,11 @@ class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
         for module_id, columns, rows in rows_of_modules(run):
             outputs = ModuleOutputs(module_id, columns, None)
             found = needed_column(outputs, Columns.OBS, "`AddObservationsFromEpisodesToBatch`")
-            following = columns[Columns.NEXT_OBS] = next_rows(as_ragged(found, rows))
+            track = as_track(as_ragged(found, rows), type(self).__name__)
+            following = columns[Columns.NEXT_OBS] = track.following()
             if not _has_mask(following) and rows.has_in_observations(_MASK_KEY):
-                track = rows.flat(Columns.OBS, tail=True)
-                columns[Columns.NEXT_ACTION_MASK] = track.with_values(track.values[_MASK_KEY]).following()
+                raw = rows.flat(Columns.OBS, tail=True)
+                columns[Columns.NEXT_ACTION_MASK] = raw.with_values(raw.values[_MASK_KEY]).following()
 
 
 def _has_mask(observations: Ragged) -> bool:
@@ -73,16 +74,16 @@ def check_tracks(piece: ConnectorV2, pipeline: ConnectorPipelineV2) -> None:
             )
 
 
-def next_rows(track: Any) -> Ragged:
-    """Return the row after each step of a track.
+def as_track(column: Any, who: str) -> Ragged:
+    """Return a column of observations with the one after the last step of each episode, which `who` needs.
 
     Raises:
-        BatchError: If the column has no row after the last step of each episode.
+        BatchError: If the column lacks it.
     """
-    if not isinstance(track, Ragged) or not track.tail:
+    if not isinstance(column, Ragged) or not column.tail:
         raise BatchError(
-            f"found observations without the one after the last step ({track!r}), expected a track. Let the piece that writes "
-            "observations keep it (`windows(..., tail=True)`, `flat(..., tail=True)`), add them with "
+            f"found observations without the one after the last step ({column!r}), expected a track: {who} needs it. Let the "
+            "piece that writes observations keep it (`windows(..., tail=True)`, `flat(..., tail=True)`), add them with "
             "`AddObservationsFromEpisodesToBatch`, and place this piece before `BatchIndividualItems`."
         )
-    return track.following()
+    return column

@@ -12,8 +12,8 @@ from episodia.arguments import checked_choice, checked_number, checked_seed
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, mapped_rows
 from episodia.connectors.kinds import Kind
-from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
-from episodia.connectors.learner.value_estimates import flat_column, track_of
+from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import as_track, check_tracks
+from episodia.connectors.learner.value_estimates import flat_column
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
@@ -95,7 +95,7 @@ class HindsightGoals(ColumnPiece):
                 self._relabel(columns, rows)
 
     def _relabel(self, columns: Batch, rows: EpisodeList) -> None:
-        track = track_of(columns, type(self).__name__)
+        track = as_track(columns.get(Columns.OBS), type(self).__name__)
         rewards = flat_column(columns, Columns.REWARDS, rows)
         _check(track.values, columns)
         lengths = track.lengths

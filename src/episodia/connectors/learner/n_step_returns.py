@@ -12,8 +12,8 @@ from episodia.arguments import checked_number, checked_whole
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import mapped_rows
 from episodia.connectors.kinds import Kind
-from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
-from episodia.connectors.learner.value_estimates import ends, flat_column, made_column, track_of
+from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import as_track, check_tracks
+from episodia.connectors.learner.value_estimates import ends, flat_column, made_column
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
@@ -53,7 +53,7 @@ class NStepReturns(ColumnPiece):
     def work(self, run: Run) -> None:
         """Look ahead in the columns of every module."""
         for _, columns, rows in mapped_rows(run):
-            track = track_of(columns, type(self).__name__)
+            track = as_track(columns.get(Columns.OBS), type(self).__name__)
             rewards = flat_column(columns, Columns.REWARDS, rows)
             flags = {name: ends(flat_column(columns, name, rows)) for name in (Columns.TERMINATEDS, Columns.TRUNCATEDS)}
             found = returns.n_step_returns(

@@ -23,10 +23,11 @@ from episodia.connectors.batches.sequences import first_rows, padded, sequences,
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import max_seq_len_of, rows_of_sequences
 from episodia.connectors.common.finite_numbers import check_made
 from episodia.connectors.common.numpy_to_tensor import as_tensor
+from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import as_track
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
-from episodia.errors import BatchError, PipelineError
+from episodia.errors import PipelineError
 from episodia.modules.modes import mode
 from episodia.modules.protocol import Modules, ValueModule, has_values
 from episodia.trees import leaves, map_batch
@@ -119,7 +120,7 @@ def values_and_bootstraps(
     """
     target = torch.device("cpu" if device is None else device)
     tracks = {name: column for name, column in columns.items() if isinstance(column, Ragged) and column.tail}
-    track_of(columns, "the bootstrap value")
+    as_track(columns.get(Columns.OBS), "the bootstrap value")
     if not len(rows):
         # Without observations their shape is unknown, so no module could take them.
         return np.empty(0), np.empty(0)
@@ -190,18 +191,6 @@ def ends(flags: Ragged) -> np.ndarray:
     # A stretch without steps stops at its start, and index -1 of no rows at all is out of range.
     at_ends = flags.values[stops - 1].astype(np.bool_) if len(flags.values) else np.zeros(len(flags), np.bool_)
     return np.asarray(at_ends & (stops > flags.offsets[:-1]))
-
-
-def track_of(columns: Batch, who: str) -> Ragged:
-    """Return the observations with the one after the last step of each episode."""
-    column = columns.get(Columns.OBS)
-    if not isinstance(column, Ragged) or not column.tail:
-        raise BatchError(
-            f"found observations without the one after the last step, expected a track: {who} needs it. Let the piece "
-            "that writes observations keep it (`windows(..., tail=True)`, `flat(..., tail=True)`), add them with "
-            "`AddObservationsFromEpisodesToBatch`, and place this piece before `BatchIndividualItems`."
-        )
-    return column
 
 
 def made_column(piece: str, name: str, made: np.ndarray, of: Mapping[str, Ragged], rows: EpisodeList) -> Ragged:
