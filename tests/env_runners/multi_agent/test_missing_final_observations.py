@@ -27,4 +27,4 @@ def test_a_runner_can_be_told_to_raise():
 
 def test_a_wrong_choice_is_rejected():
     with pytest.raises(EpisodiaError, match="missing_final_observation"):
-        runner_of(missing_final_observation="ignore").sample(num_episodes=1)
+        runner_of(missing_final_observation="ignore")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final, get_args
 
 from gymnasium.vector import VectorEnv
 
@@ -30,6 +30,7 @@ from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.runner_settings import RunnerSettings, check_recorder_made
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import MultiAgentEpisode
+from episodia.episodes.multi_agent.multi_agent_construction import as_policy
 from episodia.episodes.multi_agent.pending_step import MissingFinalObservation
 from episodia.episodes.recorder.episode_recorder import EpisodeRecorder, RecorderFactory
 from episodia.errors import EnvRunnerError
@@ -190,9 +191,15 @@ class EpisodeMaker:
         episode_class: type[MultiAgentEpisode],
         missing_final_observation: MissingFinalObservation,
     ) -> None:
-        """Make episodes without spaces, before `use_spaces`."""
+        """Make episodes without spaces, before `use_spaces`.
+
+        Raises:
+            EpisodeError: If `missing_final_observation` is not one of its choices.
+        """
         self.mapping = mapping
-        self.missing_final_observation = missing_final_observation
+        self.missing_final_observation: MissingFinalObservation = as_policy(
+            "missing_final_observation", missing_final_observation, get_args(MissingFinalObservation), "runner"
+        )
         self._episode_class = episode_class
         self.observation_spaces: SpacesOfAgents = None
         self.action_spaces: SpacesOfAgents = None
