@@ -265,6 +265,29 @@ def test_a_policy_that_looks_at_rewards_wants_to_be_told_them():
     policy(observation)
 
 
+class LastReward(ConnectorV2):
+    """A piece of a user that declares that it reads rewards."""
+
+    reads, writes = frozenset(), frozenset({"last_reward"})
+    writes_to_episodes = False
+    reads_rewards = True
+
+    def __call__(self, *, batch, episodes, **kwargs):
+        for episode in self.single_agent_episode_iterator(episodes):
+            self.add_batch_item(batch, "last_reward", episode.get_rewards(-1, fill=0.0), episode)
+        return batch
+
+
+def test_a_policy_with_a_piece_that_declares_to_read_rewards_needs_them():
+    module, to_module, to_env = parts("CartPole-v1")
+    to_module.append(LastReward())
+    policy = Policy(module, to_module, to_env)
+    policy(np.zeros(4, np.float32))
+
+    with pytest.raises(PolicyError, match="found no reward for its last action"):
+        policy(np.zeros(4, np.float32))
+
+
 def test_rewards_between_two_actions_add_up():
     left, right = (Policy(*parts("Pendulum-v1", "the past")) for _ in range(2))
     observation = np.zeros(3, np.float32)

@@ -56,6 +56,8 @@ class ConnectorV2(SpaceFlow, ABC):
         is_stateful: Whether the piece keeps data between calls.
         writes_to_episodes: Whether the piece may write into the episodes. Runners also call such pieces for the last
             observation of an episode, on which no module acts. True if not declared.
+        reads_rewards: Whether the piece reads rewards of the episodes to choose actions. A policy with such a piece needs each
+            reward (`Policy.observe`); it takes 0 for unknown rewards otherwise. False if not declared.
         takes_items: Whether the piece gets columns item by item, `{column: {(episode id,): [items]}}`, as RLlib's pieces do.
             Others get arrays and whole stretches, whose rows are also found by such a key: `column[(episode id,)]`.
         changes_episodes: Whether the piece adds, drops or replaces episodes of the list, in a learner pipeline; None if not
@@ -95,6 +97,8 @@ class ConnectorV2(SpaceFlow, ABC):
         @property
         def writes_to_episodes(self) -> bool: ...
         @property
+        def reads_rewards(self) -> bool: ...
+        @property
         def changes_episodes(self) -> bool | None: ...
     else:
         reads: _Declared[Collection[str] | None] = None
@@ -105,6 +109,7 @@ class ConnectorV2(SpaceFlow, ABC):
         kind: _Declared[Kind] = Kind.CAUSAL
         is_stateful: _Declared[bool] = False
         writes_to_episodes: _Declared[bool] = True
+        reads_rewards: _Declared[bool] = False
         changes_episodes: _Declared[bool | None] = None
 
     takes_items: ClassVar[bool] = False

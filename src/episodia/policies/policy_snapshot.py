@@ -13,11 +13,8 @@ import torch
 from episodia.arguments import checked_flag, checked_seed, is_number
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
-from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.connectors.env_to_module.prev_actions_prev_rewards import PrevActionsPrevRewards
 from episodia.connectors.pipelines.piece_lookup import walk
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.connectors.views.add_views import AddViews
 from episodia.episodes.lists.episode_list import Episode
 from episodia.errors import EpisodiaError, PolicyError
 from episodia.modules import Module, MultiModule
@@ -77,7 +74,7 @@ class Snapshot:
         for pipeline in pipelines:
             pipeline.freeze()
         self.lookback = max(pipeline.lookback for pipeline in pipelines)
-        self.needs_rewards = any(map(_looks_at_rewards, pieces))
+        self.needs_rewards = any(piece.reads_rewards for piece in pieces)
         self.generator = torch.Generator(device)
         found = checked_seed(PolicyError, "policy", seed)
         _ = self.generator.seed() if found is None else self.generator.manual_seed(found)
@@ -209,9 +206,3 @@ def _copied(name: str, pipeline: Any, kind: type) -> Any:
             "one of these."
         )
     return copy.deepcopy(pipeline)
-
-
-def _looks_at_rewards(piece: ConnectorV2) -> bool:
-    if isinstance(piece, AddViews):
-        return any(view.infer and view.source == Columns.REWARDS for view in piece.views.values())
-    return isinstance(piece, PrevActionsPrevRewards) and piece.n_prev_rewards > 0

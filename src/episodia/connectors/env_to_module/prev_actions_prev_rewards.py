@@ -65,6 +65,11 @@ class PrevActionsPrevRewards(ObservationChanger):
         """The number of steps back to the farthest action or reward."""
         return max(self.n_prev_actions, self.n_prev_rewards)
 
+    @property
+    def reads_rewards(self) -> bool:
+        """Whether there are previous rewards."""
+        return self.n_prev_rewards > 0
+
     def input_spaces(self) -> Any:
         """Return the space of the actions, which decides how they become vectors."""
         return self.input_action_space

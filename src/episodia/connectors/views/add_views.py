@@ -75,6 +75,11 @@ class AddViews(ObservationPiece):
         self._views = _checked(self.name, views)
         self._plans: dict[bool, list[Gather]] = {}
 
+    @property
+    def reads_rewards(self) -> bool:
+        """Whether a view for acting shows rewards."""
+        return any(view.infer and view.source == Columns.REWARDS for view in self._views.values())
+
     # --- Views ------------------------------------------------------------------------------------------------------
 
     @property
