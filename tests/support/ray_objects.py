@@ -115,3 +115,15 @@ def are_gone(pids, within_s):
 def children_of(pid):
     listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
     return [int(child) for child in listed.stdout.split()]
+
+
+def semaphores():
+    """Return the semaphores of all processes, which are files in shared memory, by the numbers of the files."""
+    found = (path.stat().st_ino for path in Path("/dev/shm").glob("sem.*") if path.exists())
+    return frozenset(found)
+
+
+def semaphores_of(pid):
+    """Return those that a process has opened."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return frozenset(int(line.split()[4]) for line in lines if "/dev/shm/sem." in line)

@@ -13,7 +13,7 @@ from episodia.dataflow import LocalEngine, RayEngine, Rounds, RunnerGroup
 from episodia.dataflow.seats import seed_of
 from episodia.replay import ReplayBuffer
 from episodia.testing import assert_same_episode
-from ray_objects import are_gone, asynchronous, cartpole, children_of, filtering, new_module
+from ray_objects import are_gone, asynchronous, cartpole, children_of, filtering, new_module, semaphores, semaphores_of
 
 
 def weights(seed):
@@ -142,10 +142,14 @@ def test_processes_of_environments_end_with_their_runners(engine):
         pids = pids_of(group)
         envs = [children_of(pid) for pid in pids]
         assert min(map(len, envs)) >= 2
+        shared = {*map(semaphores_of, pids)}
+        assert min(map(len, shared)) >= 1
         os.kill(pids[0], signal.SIGKILL)
         assert are_gone(envs[0], 20)
+        group.request({"num_timesteps": 10**7})  # the other one is killed at work
 
     assert are_gone([*pids, *envs[1]], 20)
+    assert not frozenset.union(*shared) & semaphores()
 
 
 def test_an_error_of_an_environment_is_raised_with_its_traceback_and_the_others_are_kept(engine):

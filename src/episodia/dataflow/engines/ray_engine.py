@@ -11,6 +11,7 @@ from typing import Any, final
 from episodia.arguments import checked_flag, checked_whole
 from episodia.dataflow.engines.engine import Call, Engine, Handle, Worker
 from episodia.dataflow.engines.ray_host import RayHost
+from episodia.dataflow.engines.ray_processes import wait_for_end
 from episodia.dataflow.engines.ray_session import RaySession, check_ray_installed, ray_module
 from episodia.dataflow.engines.ray_worker import RayActor, RayCall, RayHandle, RayWorker
 from episodia.errors import EngineError
@@ -135,6 +136,7 @@ class RayEngine(Engine):
         finally:
             for actor in self._actors:
                 actor.kill()
+            wait_for_end([pid for actor in self._actors for pid in actor.left], _CLOSING_S)
             self._workers, self._actors = [], []
             self._spares.clear()
             self._session.leave()

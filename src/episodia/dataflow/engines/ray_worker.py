@@ -33,6 +33,7 @@ class RayActor:
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self.closing: Any = None
+        self.left: list[int] = []  # its child processes, which end after it
         self._place = handle.place.remote()
         self._is_killed = False
 
@@ -52,7 +53,8 @@ class RayActor:
         self._is_killed = True
         if _ready([self._place]):
             with suppress(ray.exceptions.RayError):  # it has died before it could say where it is
-                kill_process(*ray.get(self._place))
+                self.left = kill_process(*ray.get(self._place))
+                return  # Ray would also kill the process that tidies up after it
         ray.kill(self.handle, no_restart=True)
 
 
