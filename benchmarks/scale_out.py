@@ -1,5 +1,6 @@
-"""Claims: a Ray runner keeps 0.85 of its speed in process; two in a group 0.9 of two bare actors; environments that wait scale
-with runners; a death is noticed in 0.1 s and replaced in 3 s, with a spare in 0.1 s; two ranks keep 0.75 of two halves.
+"""Claims: a Ray runner keeps 0.85 of its speed in process; two in a group 0.9 of two bare actors and 4 times RLlib's group;
+environments that wait scale with runners; a death is noticed in 0.1 s and replaced in 3 s, with a spare in 0.1 s; two ranks
+keep 0.75 of two halves.
 
     python benchmarks/scale_out.py [--quick] [--json PATH]
 
@@ -12,13 +13,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from time import perf_counter, sleep
 from typing import Any
 
 import torch
-from _harness import Row, note, parse_arguments, report
+from _harness import Row, Side, installed, note, parse_arguments, report
+from _peers import peer_python
 from _scale_out_sides import Half, episodes, learner, runner
 
 from episodia.dataflow import LearnerGroup, RayEngine, RunnerGroup
@@ -33,7 +36,7 @@ def main() -> int:
     torch.set_num_threads(1)
     rounds = 2 if arguments.quick else 10
     with RayEngine(shows_output=False) as engine:
-        rows = [_one_runner(engine, rounds), _two_runners(engine, rounds)]
+        rows = [_one_runner(engine, rounds), *_two_runners(engine, rounds)]
         for wait_ms in (10,) if arguments.quick else (1, 10):
             rows += [_waiting(engine, count, wait_ms, rounds) for count in (2, 4)]
         rows += _deaths(engine)
@@ -89,7 +92,7 @@ class _Bare:
         return self._runner.sample(num_timesteps=steps)
 
 
-def _two_runners(engine: Engine, rounds: int) -> Row:
+def _two_runners(engine: Engine, rounds: int) -> list[Row]:
     workers = [engine.start(partial(_Bare, seed)) for seed in (1, 2)]
     with RunnerGroup(runner, 2, engine=engine, in_flight=2) as group:
         _deliveries(group, 4, STEPS)
@@ -99,10 +102,35 @@ def _two_runners(engine: Engine, rounds: int) -> Row:
             _deliveries(group, 12, STEPS)
             group.settle()
 
-        ours, other = _best([grouped, lambda: _bare(engine, workers, 12)], rounds)
+        with runner(0) as own, _rllib() as rllib:
+            sides = {
+                "bare actors": lambda: _bare(engine, workers, 12),
+                "in process": lambda: [own.sample(num_timesteps=STEPS) for _ in range(12)],
+                **rllib,
+            }
+            ours, *others = _best([grouped, *sides.values()], rounds)
     for worker in workers:
         worker.kill()
-    return Row(name="2 Ray runners", value=ours, unit="s", against="bare actors", ratio=other / ours)
+    return [
+        Row(name="2 Ray runners", value=12 * STEPS / ours, unit="steps/s", against=against, ratio=other / ours)
+        for against, other in zip(sides, others, strict=True)
+    ]
+
+
+@contextmanager
+def _rllib() -> Iterator[dict[str, Callable[[], object]]]:
+    """Yield what plays as many steps with RLlib's group of two runners, by its name; nothing if it is not installed."""
+    if not installed(["rllib"]):
+        yield {}
+        return
+    side = Side("rllib", peer_python("rllib"))
+    try:
+        side.ask("load", module="_scale_out_rllib")
+        side.ask("call", function="begin", num_runners=2, num_envs=8)
+        yield {"rllib": lambda: side.ask("call", function="play", steps=STEPS, rounds=6)}
+        side.ask("call", function="end")
+    finally:
+        side.close()
 
 
 def _waiting(engine: Engine, count: int, wait_ms: int, rounds: int) -> Row:
