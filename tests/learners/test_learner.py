@@ -52,6 +52,14 @@ def test_a_pickled_learner_learns_on_as_the_other_does():
     assert same_weights(weights(learner), weights(other))
 
 
+def test_its_text_names_modules_and_settings_in_one_line():
+    shown = repr(Learner(mlp(), PPOConfig(clip=0.1)))
+
+    assert shown.startswith("Learner(default_policy: MLPActorCritic, PPOConfig(gamma=0.99")
+    assert "clip=0.1" in shown
+    assert "\n" not in shown
+
+
 # --- What an update does and says -----------------------------------------------------------------------------------
 
 

@@ -164,7 +164,10 @@ class Learner:
         return {module_id: self._differentiation.target_networks.of(module_id) for module_id in self._trained}
 
     def __repr__(self) -> str:
-        return f"Learner({self._networks.rl_module!r}, {self.config!r}, device={str(self.device)!r})"
+        kinds = ", ".join(
+            f"{module_id}: {type(module).__name__}" for module_id, module in self._networks.modules.items()
+        )
+        return f"Learner({kinds}, {self.config!r}, device={str(self.device)!r})"
 
     # --- Updates ----------------------------------------------------------------------------------------------------
 

@@ -85,10 +85,8 @@ def encoded_piece(piece: ConnectorV2) -> dict[str, Any]:
         PipelineError: If its class is not registered, or an argument is not a plain value.
     """
     named: dict[str, Any] = {} if piece._given_name is None else {"name": piece._given_name}
-    # Plugins that do not call `super().__init__` lack this attribute.
-    spaces = getattr(piece, "_own_spaces", (None, None))
-    if spaces != (None, None):
-        named["spaces"] = encoded_spaces(*spaces)
+    if piece._own_spaces != (None, None):
+        named["spaces"] = encoded_spaces(*piece._own_spaces)
     if piece.inner_pieces is not None:
         return {"pieces": [encoded_piece(inner) for inner in piece.inner_pieces], **named}
     arguments = {
