@@ -295,12 +295,12 @@ class SingleAgentEpisode:
                 value, column = extras[key], columns[key]
                 push = column.push
                 push(value if type(value) in column.free_types else column.admit(value))
+            self.t += 1
         except BaseException as error:  # an interrupt must not leave half a step either
             take_back(self)
             if not isinstance(error, Exception):
                 raise
         else:
-            self.t += 1
             self._last_step_time = perf_counter()
             return
         self._add_with_care(observation, action, reward, infos, extras, (False, False))
@@ -336,15 +336,18 @@ class SingleAgentEpisode:
             steps += [(columns[key], columns[key].admit(value)) for key, value in extras.items()]
         except EpisodiaError as error:
             raise_with_place(self, error, place)
+        before = self.t
         try:
             for column, item in steps:
                 column.push(item)
+            self.extra_model_outputs = columns
+            self.is_terminated, self.is_truncated = is_terminated, is_truncated
+            self.t += 1
         except BaseException:  # an interrupt, or no memory: no half a step is left
+            if self.t == before:
+                self.is_terminated = self.is_truncated = False
             take_back(self)
             raise
-        self.extra_model_outputs = columns
-        self.is_terminated, self.is_truncated = is_terminated, is_truncated
-        self.t += 1
         self._last_step_time = perf_counter()
 
     # --- Reading and overwriting ------------------------------------------------------------------------------------
