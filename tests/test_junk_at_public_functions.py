@@ -32,6 +32,7 @@ from episodia.errors import (
 from episodia.modules import MLPActorCritic
 from episodia.policies import Policy
 from episodia.replay import ReplayBuffer
+from episodia.training import Setup
 from scripted_envs import ScriptedEnv
 
 JUNK = [
@@ -287,3 +288,24 @@ def test_junk_as_a_setting_of_a_runner_is_an_error_of_the_library(setting, junk)
 def test_more_environments_than_any_machine_has_are_rejected_at_once(kind):
     with pytest.raises(EnvRunnerError, match="num_envs=10000000"):
         kind(ScriptedEnv, num_envs=10**30, seed=0)
+
+
+class Unprintable:
+    def __repr__(self):
+        raise KeyError("no repr")
+
+
+# Values that have no text, or a very long one.
+UNSHOWN = [-(10**5000), Unprintable(), "x" * 10**6, [1] * 10**5]
+
+
+@pytest.mark.parametrize("junk", UNSHOWN, ids=lambda junk: type(junk).__name__)
+def test_an_error_shows_the_beginning_of_long_junk_and_the_type_of_what_has_no_text(junk):
+    settings = [partial(SingleAgentEnvRunner, ScriptedEnv, **{name: junk}) for name in (*SETTINGS, "env_to_module")]
+    options = ("num_envs", "clip", "gamma", "minibatch_size", "vectorization", "engine", "num_runners", "address")
+    trainings = [partial(Setup.of, "ppo", "CartPole-v1", **{name: junk}) for name in options]
+    for make in (*settings, *trainings, lambda: Setup.of(junk, "CartPole-v1"), lambda: ReplayBuffer(junk)):
+        with pytest.raises(EpisodiaError) as found:
+            getattr(make(), "build", None)()
+
+        assert len(str(found.value)) < 1200

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeGuard, TypeVar
 import numpy as np
 
 from episodia.errors import EpisodiaError, UnknownArgumentError
-from episodia.trees import describe
+from episodia.trees import describe, shown
 
 Error: TypeAlias = type[EpisodiaError]
 Made = TypeVar("Made")
@@ -63,7 +63,7 @@ def checked_whole(error: Error, where: str, name: str, value: object, least: int
     if (type(value) is not int and not is_whole(value)) or value < least or (below is not None and value >= below):
         limit = "" if below is None else f" and below {below}"
         raise error(
-            f"{where}: found `{name}={value!r}`, expected an integer of at least {least}{limit}. Correct the value."
+            f"{where}: found `{name}={shown(value)}`, expected an integer of at least {least}{limit}. Correct the value."
         )
     return int(value)
 
@@ -90,7 +90,7 @@ def checked_number(
     -1.0
     """
     if not is_number(value) or not low <= value <= high:
-        raise error(f"{where}: found `{name}={value!r}`, expected {range_of(low, high)}. Correct the value.")
+        raise error(f"{where}: found `{name}={shown(value)}`, expected {range_of(low, high)}. Correct the value.")
     return float(value)
 
 
@@ -112,7 +112,7 @@ def checked_flag(error: Error, where: str, name: str, value: object) -> bool:
         EpisodiaError: The given error, if it is not.
     """
     if not isinstance(value, (bool, np.bool_)):
-        raise error(f"{where}: found `{name}={value!r}`, expected True or False. Pass one of them.")
+        raise error(f"{where}: found `{name}={shown(value)}`, expected True or False. Pass one of them.")
     return bool(value)
 
 
@@ -127,7 +127,7 @@ def checked_choice(error: Error, where: str, name: str, value: object, choices: 
     'skip'
     """
     if not isinstance(value, str) or value not in choices:
-        raise error(f"{where}: found `{name}={value!r}`, expected one of {list(choices)}. Choose one of them.")
+        raise error(f"{where}: found `{name}={shown(value)}`, expected one of {list(choices)}. Choose one of them.")
     return value
 
 
@@ -145,7 +145,7 @@ def checked_each(
     """
     if not isinstance(values, (list, tuple)) or not all(map(is_one, values)):
         raise error(
-            f"{where}: found `{name}={values!r}`, expected a list of {wanted}. Put a single value into brackets."
+            f"{where}: found `{name}={shown(values)}`, expected a list of {wanted}. Put a single value into brackets."
         )
     return list(values)
 
@@ -161,7 +161,9 @@ def checked_registered_name(error: Error, where: str, value: object) -> str:
     'my_game.Patient'
     """
     if not isinstance(value, str) or not value:
-        raise error(f"{where}: found {value!r} as the name, expected a string. Write `@{where}('my_package.MyClass')`.")
+        raise error(
+            f"{where}: found {shown(value)} as the name, expected a string. Write `@{where}('my_package.MyClass')`."
+        )
     return value
 
 
@@ -178,7 +180,7 @@ def checked_ids(error: Error, where: str, ids: tuple[Any, ...]) -> tuple[Any, ..
     try:
         hash(ids)
     except TypeError as other:
-        raise error(f"{where}: found {ids!r} as ids, expected texts, numbers or None. Correct them.") from other
+        raise error(f"{where}: found {shown(ids)} as ids, expected texts, numbers or None. Correct them.") from other
     return ids
 
 
@@ -221,7 +223,7 @@ def checked_keys(error: Error, where: str, name: str, value: object) -> list[Any
     """
     has_no_items = isinstance(value, np.ndarray) and not value.ndim
     if isinstance(value, (str, bytes)) or not isinstance(value, Collection) or has_no_items:
-        raise error(f"{where}: found `{name}={value!r}`, expected a list of keys. Pass `[{value!r}]`.")
+        raise error(f"{where}: found `{name}={shown(value)}`, expected a list of keys. Pass `[{shown(value)}]`.")
     return list(value)
 
 

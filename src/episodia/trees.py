@@ -315,7 +315,20 @@ def describe(item: object) -> str:
         return "(" + ", ".join(map(describe, item)) + ("," if len(item) == 1 else "") + ")"
     if isinstance(item, np.ndarray):
         return f"{item.dtype}{list(item.shape)}"
-    return shortened(repr(item), 60)
+    return shown(item, 60)
+
+
+def shown(value: object, longest: int = 120) -> str:
+    """Return `repr(value)` for messages, cut to `longest` characters; a value that has none is shown by its type.
+
+    >>> shown([1, 2]), shown(10**5000)
+    ('[1, 2]', '<int>')
+    """
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # of foreign code, or of an integer with thousands of digits
+        text = f"<{type(value).__name__}>"
+    return shortened(text, longest)
 
 
 def shortened(text: str, longest: int = 120) -> str:

@@ -10,6 +10,7 @@ from episodia.env_runners.metrics_logger import MetricsLogger
 from episodia.env_runners.rollout.delayed_reward_chunks import joined
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.errors import EnvRunnerError
+from episodia.trees import shown
 
 _Function: TypeAlias = Callable[..., Any]
 
@@ -101,7 +102,9 @@ def listed(callbacks: Any) -> list[Any]:
         EnvRunnerError: If it is not iterable.
     """
     if not isinstance(callbacks, Iterable) or isinstance(callbacks, Mapping):
-        raise EnvRunnerError(f"callbacks: found {callbacks!r}, expected a list of them. Put a single one into a list.")
+        raise EnvRunnerError(
+            f"callbacks: found {shown(callbacks)}, expected a list of them. Put a single one into a list."
+        )
     return list(callbacks)
 
 
@@ -114,19 +117,19 @@ def _functions_of(callback: Any) -> list[tuple[str, _Function]]:
             )
         return list(callback.items())
     if isinstance(callback, type):
-        raise EnvRunnerError(f"callbacks: found the class {callback!r}, expected an instance. Call it.")
+        raise EnvRunnerError(f"callbacks: found the class {shown(callback)}, expected an instance. Call it.")
     unknown = [name for name in dir(type(callback)) if name.startswith("on_") and name not in EVENTS]
     if unknown:
         raise EnvRunnerError(
-            f"callbacks: found the methods {unknown} of {callback!r}, expected the names of events, {list(EVENTS)}. Correct "
-            "the names, or let other methods begin with another word. For events of a training pass `watchers`, see "
+            f"callbacks: found the methods {unknown} of {shown(callback)}, expected the names of events, {list(EVENTS)}. "
+            "Correct the names, or let other methods begin with another word. For events of a training pass `watchers`, see "
             "`Training.run`."
         )
     found = [(event, getattr(callback, event)) for event in EVENTS if _is_overridden(callback, event)]
     if not found and not isinstance(callback, Callbacks):
         raise EnvRunnerError(
-            f"callbacks: found {callback!r} without a method of any event, expected one of {list(EVENTS)}. Derive its class "
-            "from `Callbacks`, or pass a dict of functions."
+            f"callbacks: found {shown(callback)} without a method of any event, expected one of {list(EVENTS)}. Derive its "
+            "class from `Callbacks`, or pass a dict of functions."
         )
     return found
 

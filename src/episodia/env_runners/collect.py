@@ -22,6 +22,7 @@ from episodia.errors import EnvRunnerError
 from episodia.modules.rules import Rule, each_row
 from episodia.policies import MultiAgentPolicy, Policy
 from episodia.spaces import ARRAY_SPACES
+from episodia.trees import shown
 
 # Runners take these as they are.
 _WITH_PIPELINES = (Policy, MultiAgentPolicy)
@@ -84,8 +85,8 @@ def collect(
 def _check(policy: Any, settings: dict[str, Any]) -> None:
     if policy is not None and not callable(policy) and not hasattr(policy, "forward_inference"):
         raise EnvRunnerError(
-            f"collect: found {policy!r} as the policy, expected a module, a function of one observation, a `Policy`, or None. "
-            "The number of episodes is `episodes=`."
+            f"collect: found {shown(policy)} as the policy, expected a module, a function of one observation, a `Policy`, or "
+            "None. The number of episodes is `episodes=`."
         )
     unknown = sorted(settings.keys() - _SETTINGS)
     if unknown:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, final
 from episodia.arguments import checked_choice, checked_flag, checked_whole, is_number
 from episodia.episodes import EpisodeRecorder, SingleAgentEpisode
 from episodia.errors import EnvRunnerError
+from episodia.trees import shown
 
 BatchMode: TypeAlias = Literal["truncate_episodes", "complete_episodes"]
 OnEnvError: TypeAlias = Literal["drop", "truncate"]
@@ -119,8 +120,8 @@ def check_fragment_length(rollout_fragment_length: object, train_batch_size: obj
     is_auto = isinstance(rollout_fragment_length, str) and rollout_fragment_length == "auto"
     if is_auto is not (train_batch_size is not None):
         raise EnvRunnerError(
-            f"found `rollout_fragment_length={rollout_fragment_length!r}` and `train_batch_size={train_batch_size!r}`, "
-            'expected "auto" and a number of steps, which the environments share, or a length and None. Pass one pair.'
+            f"found `rollout_fragment_length={shown(rollout_fragment_length)}` and `train_batch_size={shown(train_batch_size)}"
+            '`, expected "auto" and a number of steps, which the environments share, or a length and None. Pass one pair.'
         )
     if is_auto:
         check_whole(1, train_batch_size=train_batch_size)
@@ -136,7 +137,7 @@ def check_episode_class(episode_class: Any, base: type[Any]) -> None:
     """
     if not (isinstance(episode_class, type) and issubclass(episode_class, base)):
         raise EnvRunnerError(
-            f"found `episode_class={episode_class!r}`, expected {base.__name__}, or a subclass. Pass the class."
+            f"found `episode_class={shown(episode_class)}`, expected {base.__name__}, or a subclass. Pass the class."
         )
     if any("__init__" in vars(each) for each in episode_class.__mro__ if not issubclass(base, each)):
         raise EnvRunnerError(
@@ -154,8 +155,8 @@ def check_recorder_factory(recorder: object) -> None:
     """
     if not callable(recorder):
         raise EnvRunnerError(
-            f"found `recorder={recorder!r}`, expected a subclass of `EpisodeRecorder`, or a function that makes one. Pass the "
-            "class."
+            f"found `recorder={shown(recorder)}`, expected a subclass of `EpisodeRecorder`, or a function that makes one. Pass "
+            "the class."
         )
 
 
@@ -167,8 +168,8 @@ def check_recorder_made(recorder: object) -> None:
     """
     if not isinstance(recorder, EpisodeRecorder):
         raise EnvRunnerError(
-            f"found {recorder!r} from `recorder=`, expected a subclass of `EpisodeRecorder`, or a function that makes one. "
-            "Pass the class."
+            f"found {shown(recorder)} from `recorder=`, expected a subclass of `EpisodeRecorder`, or a function that makes "
+            "one. Pass the class."
         )
 
 
@@ -190,7 +191,8 @@ def _check_timeout(step_timeout_s: Any) -> None:
     """
     if step_timeout_s is not None and not (is_number(step_timeout_s) and step_timeout_s > 0):
         raise EnvRunnerError(
-            f"found `step_timeout_s={step_timeout_s!r}`, expected a positive number of seconds, 'auto', or None. Correct it."
+            f"found `step_timeout_s={shown(step_timeout_s)}`, expected a positive number of seconds, 'auto', or None. Correct "
+            "it."
         )
 
 
@@ -214,7 +216,7 @@ def check_acts(module: Any) -> None:
     missing = [name for name in _NEEDED if not callable(getattr(module, name, None))]
     if missing or isinstance(module, type):
         raise EnvRunnerError(
-            f"found {module!r} as the module, without {missing or 'an instance'}; expected what `episodia.modules.Module` "
+            f"found {shown(module)} as the module, without {missing or 'an instance'}; expected what `episodia.modules.Module` "
             "lists, or None to act at random. Pass such a module."
         )
 

@@ -42,6 +42,7 @@ from episodia.episodes.recorder.episode_recorder import RecorderFactory
 from episodia.errors import EnvRunnerError
 from episodia.modules.devices import device_of
 from episodia.policies import Policy
+from episodia.trees import shown
 
 
 @names_nearest_argument
@@ -152,7 +153,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         )
         if action_mask_key is not None and not isinstance(action_mask_key, str):
             raise EnvRunnerError(
-                f"found `action_mask_key={action_mask_key!r}`, expected a string, or None without masks."
+                f"found `action_mask_key={shown(action_mask_key)}`, expected a string, or None without masks."
             )
         super().__init__(settings, module, Seeds(seed, device_of(module)), callbacks)
         self._module = module

@@ -31,7 +31,7 @@ from episodia.training.recipes.named_algorithms import chosen, config_options, n
 from episodia.training.recipes.recipe import BaseRecipe, Recipe
 from episodia.training.recipes.workers import Workers
 from episodia.training.setups_in_files import check_asks_for_little
-from episodia.trees import describe
+from episodia.trees import describe, shown
 
 # The keys of a setup as plain data, and of a part in it that has no name.
 _KEYS = {"algorithm", "env", "connectors", "seed", "device", "options"}
@@ -108,12 +108,12 @@ class Setup:
         object.__setattr__(self, "device", "cpu" if cast("object", self.device) is None else str(self.device))
         if not isinstance(cast("object", self.recipe), BaseRecipe):
             raise TrainingError(
-                f"training: found `recipe={self.recipe!r}`, expected a `Recipe` or a `ReplayRecipe`. Use `Setup.of`, "
+                f"training: found `recipe={shown(self.recipe)}`, expected a `Recipe` or a `ReplayRecipe`. Use `Setup.of`, "
                 "which makes one."
             )
         if not isinstance(cast("object", self.workers), Workers):
             raise TrainingError(
-                f"training: found `workers={self.workers!r}`, expected `Workers`. Use `Setup.of`, which makes them."
+                f"training: found `workers={shown(self.workers)}`, expected `Workers`. Use `Setup.of`, which makes them."
             )
         object.__setattr__(self, "network", _plain_options("network", self.network, module_options(self.algorithm)))
         object.__setattr__(self, "runner", _plain_options("runner", self.runner, RUNNER_OPTIONS))
@@ -174,7 +174,7 @@ class Setup:
     def _check_learners(self) -> None:
         if self.workers.num_learners > 1 and (self.recipe.plan != "loop" or not isinstance(self.recipe, Recipe)):
             raise TrainingError(
-                f"training: found `num_learners={self.workers.num_learners}` with {self.recipe!r}, expected a recipe that "
+                f"training: found `num_learners={self.workers.num_learners}` with {shown(self.recipe)}, expected a recipe that "
                 'learns from new episodes in the plan "loop", such as that of PPO. Use one learner.'
             )
 
@@ -217,9 +217,9 @@ class Setup:
 
     def new_network(self, spaces: Spaces) -> Any:
         """Return another network for an environment with these spaces, with the same weights as all others."""
-        shown = defaults.env_to_module(*spaces, custom=self.new_pieces()).observation_space
+        space = defaults.env_to_module(*spaces, custom=self.new_pieces()).observation_space
         return default_module(
-            spaces[0] if shown is None else shown,
+            spaces[0] if space is None else space,
             spaces[1],
             **self._network(),
             generator=torch.Generator().manual_seed(self.seed),
@@ -319,7 +319,7 @@ def module_options(config: AlgorithmConfig) -> dict[str, Any]:
 def _plain_options(name: str, options: object, known: Collection[str]) -> dict[str, Any]:
     if not isinstance(options, Mapping) or set(options) - set(known):
         raise TrainingError(
-            f"training: found `{name}={options!r}`, expected a dict with some of {list(known)}. Use `Setup.of`."
+            f"training: found `{name}={shown(options)}`, expected a dict with some of {list(known)}. Use `Setup.of`."
         )
     # Lists are mutable.
     return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
@@ -340,12 +340,12 @@ def _encoded_or_unnamed(piece: ConnectorV2) -> dict[str, Any]:
 def _spaces(env: str | MakeEnv) -> Spaces:
     made = made_env(env)
     try:
-        shown, done = (getattr(made, f"single_{name}_space", getattr(made, f"{name}_space", None)) for name in _SPACES)
+        observed, done = (getattr(made, f"single_{name}_space", getattr(made, f"{name}_space", None)) for name in _SPACES)
     finally:
         if hasattr(made, "close"):
             made.close()
-    if isinstance(shown, Space) and isinstance(done, Space):
-        return shown, done
+    if isinstance(observed, Space) and isinstance(done, Space):
+        return observed, done
     raise TrainingError(
         f"environment: found {made!r}, made by {env!r}, expected a gymnasium environment with spaces. Return one; for several "
         "agents, use `MultiAgentEnvRunner`, with `Training(runner, learner, recipe)`."
@@ -355,7 +355,8 @@ def _spaces(env: str | MakeEnv) -> Spaces:
 def _check_env(env: object) -> None:
     if not isinstance(env, str) and not callable(env):
         raise TrainingError(
-            f"environment: found {env!r}, expected a gymnasium id, or a function that makes an environment. Pass one of these."
+            f"environment: found {shown(env)}, expected a gymnasium id, or a function that makes an environment. Pass one of "
+            "these."
         )
 
 
@@ -379,7 +380,7 @@ def made_env(env: str | MakeEnv) -> Any:
             else "Correct the function."
         )
         raise TrainingError(
-            f"environment: found that {env!r} cannot be made ({reason}), expected an environment. {remedy}"
+            f"environment: found that {shown(env)} cannot be made ({reason}), expected an environment. {remedy}"
         ) from error
 
 
@@ -422,7 +423,7 @@ def _check_setup_data(data: object) -> None:
     options = data["options"]
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
         raise TrainingError(
-            f"setup: found the options {options!r}, expected a dict with strings as keys. The data is not "
+            f"setup: found the options {shown(options)}, expected a dict with strings as keys. The data is not "
             "that of a setup."
         )
 

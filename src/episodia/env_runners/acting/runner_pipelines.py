@@ -21,6 +21,7 @@ from episodia.connectors import (
 from episodia.connectors.pipelines.piece_lookup import with_inner
 from episodia.errors import EnvRunnerError
 from episodia.modules.devices import device_of
+from episodia.trees import shown
 
 Pieces = Sequence[ConnectorV2]
 
@@ -33,8 +34,8 @@ def as_pieces(given: Any) -> list[ConnectorV2]:
     """
     if isinstance(given, ConnectorV2) or not isinstance(given, Iterable | None):
         raise EnvRunnerError(
-            f"found {given!r} as a pipeline of the runner, expected a pipeline of that place, a list of pieces, or None. Put a "
-            "single piece into a list."
+            f"found {shown(given)} as a pipeline of the runner, expected a pipeline of that place, a list of pieces, or None. "
+            "Put a single piece into a list."
         )
     return list(given or ())
 

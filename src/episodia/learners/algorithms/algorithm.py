@@ -18,6 +18,7 @@ from episodia.learners.losses.coefficients import Coefficient, check_within
 from episodia.learners.losses.loss import LossInputs, LossOutputs
 from episodia.learners.optimizers import OptimizerConfig
 from episodia.modules import Module
+from episodia.trees import shown
 
 _ON_NON_FINITE = ("skip", "raise")
 
@@ -119,5 +120,5 @@ def check_algorithm(config: object) -> None:
     """
     if not isinstance(config, AlgorithmConfig):
         raise LearnerError(
-            f"learner: found {config!r} as the algorithm, expected a config such as `PPOConfig()`. Pass one."
+            f"learner: found {shown(config)} as the algorithm, expected a config such as `PPOConfig()`. Pass one."
         )

@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias, final, runtime_checkable
 from episodia.arguments import checked_number, is_number, names_nearest_argument, range_of
 from episodia.errors import LearnerError
 from episodia.schedules import Schedule, as_schedule
+from episodia.trees import shown
 
 
 def check_within(
@@ -24,7 +25,9 @@ def check_within(
     """
     smallest, largest = _extremes(where, name, value, may_change)
     if not low <= smallest <= largest <= high:
-        raise LearnerError(f"{where}: found `{name}={value!r}`, expected {range_of(low, high)}. Choose one of these.")
+        raise LearnerError(
+            f"{where}: found `{name}={shown(value)}`, expected {range_of(low, high)}. Choose one of these."
+        )
 
 
 def check_positive(where: str, name: str, value: object, *, may_change: bool = False) -> None:
@@ -34,7 +37,7 @@ def check_positive(where: str, name: str, value: object, *, may_change: bool = F
         LearnerError: If it is not.
     """
     if not _extremes(where, name, value, may_change)[0] > 0.0:
-        raise LearnerError(f"{where}: found `{name}={value!r}`, expected a number above 0. Choose a larger one.")
+        raise LearnerError(f"{where}: found `{name}={shown(value)}`, expected a number above 0. Choose a larger one.")
 
 
 def _extremes(where: str, name: str, value: object, may_change: bool) -> tuple[float, float]:
@@ -42,12 +45,12 @@ def _extremes(where: str, name: str, value: object, may_change: bool) -> tuple[f
         return value.extremes
     if may_change and not is_number(value):
         raise LearnerError(
-            f"{where}: found `{name}={value!r}`, expected a number, or a schedule over the steps trained on. Pass one of "
+            f"{where}: found `{name}={shown(value)}`, expected a number, or a schedule over the steps trained on. Pass one of "
             "them, such as `PiecewiseLinearSchedule([(0, 1.0), (10_000, 0.1)])`."
         )
     number = checked_number(LearnerError, where, name, value)
     if math.isinf(number):
-        raise LearnerError(f"{where}: found `{name}={value!r}`, expected a finite number. Pass such a number.")
+        raise LearnerError(f"{where}: found `{name}={shown(value)}`, expected a finite number. Pass such a number.")
     return number, number
 
 

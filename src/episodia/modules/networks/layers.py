@@ -22,6 +22,7 @@ from torch.nn.modules.module import (
 
 from episodia.arguments import checked_choice, is_whole
 from episodia.errors import ModuleError
+from episodia.trees import shown
 from episodia.types import Item
 
 # --- Calls -----------------------------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ def _filled(layer: _Layer, gain: float, generator: torch.Generator | None) -> _L
     """
     if generator is not None and not isinstance(generator, torch.Generator):
         raise ModuleError(
-            f"network: found `generator={generator!r}`, expected a `torch.Generator` or None. Pass "
+            f"network: found `generator={shown(generator)}`, expected a `torch.Generator` or None. Pass "
             "`torch.Generator().manual_seed(0)`, with a seed of your own."
         )
     _check_weights(layer)
@@ -224,9 +225,9 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
         ModuleError: If they are not positive integers.
     """
     if not isinstance(sizes, (list, tuple)):
-        remedy = f"({sizes!r},)" if is_whole(sizes) else "(64, 64)"
+        remedy = f"({shown(sizes)},)" if is_whole(sizes) else "(64, 64)"
         raise ModuleError(
-            f"`{name}`: found {sizes!r}, expected a tuple of sizes, one for each layer. Pass `{remedy}`, for example."
+            f"`{name}`: found {shown(sizes)}, expected a tuple of sizes, one for each layer. Pass `{remedy}`, for example."
         )
     return tuple(check_size(name, size) for size in sizes)
 
@@ -235,6 +236,6 @@ def check_size(name: str, size: int) -> int:
     """Return `size` as an integer, see `check_sizes`."""
     if not is_whole(size) or size < 1:
         raise ModuleError(
-            f"`{name}`: found {size!r}, expected positive integers. Pass the number of units of each layer."
+            f"`{name}`: found {shown(size)}, expected positive integers. Pass the number of units of each layer."
         )
     return int(size)

@@ -26,6 +26,7 @@ from episodia.learners import (
 from episodia.schedules import PiecewiseLinearSchedule
 from episodia.training.recipes.recipe import BaseRecipe, Recipe
 from episodia.training.recipes.replay_recipe import ReplayRecipe
+from episodia.trees import shown
 
 
 class Named(NamedTuple):
@@ -70,7 +71,7 @@ def named(name: object) -> Named:
     """
     if not isinstance(name, str) or name not in ALGORITHMS:
         raise TrainingError(
-            f"algorithm: found {name!r}, expected one of {list(ALGORITHMS)}. Choose one of these, or pass a config."
+            f"algorithm: found {shown(name)}, expected one of {list(ALGORITHMS)}. Choose one of these, or pass a config."
         )
     return ALGORITHMS[name]
 
@@ -137,6 +138,6 @@ def config_options(algorithm: str | AlgorithmConfig) -> set[str]:
     if isinstance(algorithm, AlgorithmConfig):
         return set()
     raise TrainingError(
-        f"algorithm: found {algorithm!r}, expected a config such as `PPOConfig()`, or one of {list(ALGORITHMS)}. Pass one of "
-        "these."
+        f"algorithm: found {shown(algorithm)}, expected a config such as `PPOConfig()`, or one of {list(ALGORITHMS)}. Pass one "
+        "of these."
     )

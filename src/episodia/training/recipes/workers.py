@@ -12,6 +12,7 @@ from episodia.dataflow import Engine, LearnerGroup, LocalEngine, RayEngine, Roun
 from episodia.env_runners import EnvRunner
 from episodia.errors import TrainingError
 from episodia.learners import Learner
+from episodia.trees import shown
 
 ENGINES: Mapping[str, Callable[..., Engine]] = MappingProxyType(
     {"local": LocalEngine, "threads": ThreadEngine, "ray": RayEngine}
@@ -65,7 +66,7 @@ class Workers:
         object.__setattr__(self, "num_learners", learners)
         if self.address is not None and self.engine != "ray":
             raise TrainingError(
-                f'{where}: found `address={self.address!r}` with the engine {self.engine!r}, expected "ray". Pass both.'
+                f'{where}: found `address={shown(self.address)}` with the engine {self.engine!r}, expected "ray". Pass both.'
             )
         object.__setattr__(self, "in_flight", checked_whole(TrainingError, where, "in_flight", self.in_flight, 1))
         if self.call_timeout_s is not None:
