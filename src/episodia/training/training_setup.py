@@ -340,12 +340,12 @@ def _encoded_or_unnamed(piece: ConnectorV2) -> dict[str, Any]:
 def _spaces(env: str | MakeEnv) -> Spaces:
     made = made_env(env)
     try:
-        observed, done = (getattr(made, f"single_{name}_space", getattr(made, f"{name}_space", None)) for name in _SPACES)
+        seen, done = (getattr(made, f"single_{name}_space", getattr(made, f"{name}_space", None)) for name in _SPACES)
     finally:
         if hasattr(made, "close"):
             made.close()
-    if isinstance(observed, Space) and isinstance(done, Space):
-        return observed, done
+    if isinstance(seen, Space) and isinstance(done, Space):
+        return seen, done
     raise TrainingError(
         f"environment: found {made!r}, made by {env!r}, expected a gymnasium environment with spaces. Return one; for several "
         "agents, use `MultiAgentEnvRunner`, with `Training(runner, learner, recipe)`."

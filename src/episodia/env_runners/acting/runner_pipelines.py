@@ -32,12 +32,14 @@ def as_pieces(given: Any) -> list[ConnectorV2]:
     Raises:
         EnvRunnerError: If `given` is not a list of pieces.
     """
-    if isinstance(given, ConnectorV2) or not isinstance(given, Iterable | None):
+    is_list = isinstance(given, Iterable | None) and not isinstance(given, ConnectorV2)
+    pieces = list(given or ()) if is_list else []
+    if not is_list or not all(isinstance(piece, ConnectorV2) for piece in pieces):
         raise EnvRunnerError(
             f"found {shown(given)} as a pipeline of the runner, expected a pipeline of that place, a list of pieces, or None. "
             "Put a single piece into a list."
         )
-    return list(given or ())
+    return pieces
 
 
 def check_runs_without_module(
