@@ -209,7 +209,7 @@ def _checked_range(value_range: object, atoms: int) -> tuple[float, float] | Non
     if not isinstance(value_range, (tuple, list)) or len(value_range) != 2 or atoms == 1:
         raise ModuleError(
             f"Q-network: found `value_range={value_range!r}` with `atoms={atoms}`, expected a smallest and a largest return "
-            "and several atoms. Pass both, such as `atoms=51, value_range=(-10.0, 10.0)`, or none of them."
+            "and several atoms. Pass both, such as `atoms=51, value_range=(-10.0, 10.0)`, or leave both out."
         )
     low, high = (checked_number(ModuleError, "Q-network", "value_range", number) for number in value_range)
     if not low < high:
