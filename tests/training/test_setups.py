@@ -263,6 +263,17 @@ def test_a_number_of_steps_beside_a_number_of_episodes_is_rejected(options):
         Setup.of("reinforce", "CartPole-v1", **options)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [("ppo", {"max_seq_len": 10}), ("impala", {"burn_in": 4}), ("ppo", {"cell_size": 8}), ("dqn", {"cell_size": 8})],
+)
+def test_settings_of_recurrent_networks_are_rejected_for_others(algorithm, options):
+    with pytest.raises(TrainingError, match=r"network that is not recurrent.*`recurrent=\"lstm\"`"):
+        Setup.of(algorithm, "CartPole-v1", **options)
+
+    assert Setup.of(algorithm, "CartPole-v1", recurrent="gru", **options).network["recurrent"] == "gru"
+
+
 def test_a_number_of_steps_may_replace_a_number_of_episodes():
     setup = Setup.of("reinforce", "CartPole-v1", num_timesteps=512, num_episodes=None)
 

@@ -21,7 +21,7 @@ from episodia.connectors.plugins.piece_codec import decoded_pieces, encoded_piec
 from episodia.dataflow import LearnerGroup
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.errors import LearnerError, PipelineError, TrainingError
-from episodia.learners import AlgorithmConfig, Learner, LearnerHook, default_pipeline
+from episodia.learners import AlgorithmConfig, Learner, LearnerHook, OffPolicyConfig, default_pipeline
 from episodia.learners.algorithms.algorithm import check_algorithm
 from episodia.learners.config_codec import decoded, encoded
 from episodia.modules import default_module
@@ -158,11 +158,13 @@ class Setup:
                 f"{proposal(unknown, known) or 'Correct the names.'} Settings of the algorithm belong into the config if you "
                 "pass one."
             )
+        network = {name: value for name, value in others.items() if name in of_module}
+        _check_remembers(config, {**config.network(), **network}, options)
         return cls(
             algorithm=config,
             env=env,
             recipe=recipe,
-            network={name: value for name, value in others.items() if name in of_module},
+            network=network,
             runner={name: value for name, value in others.items() if name in RUNNER_OPTIONS},
             connectors=connectors,
             hooks=hooks,
@@ -314,6 +316,18 @@ def module_options(config: AlgorithmConfig) -> dict[str, Any]:
     (64, 64)
     """
     return settings_of(config.network().get(_KIND, "actor_critic"))
+
+
+def _check_remembers(config: AlgorithmConfig, network: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Reject settings that only recurrent networks follow where the network is not recurrent."""
+    # Learning from replay draws sequences for other networks too.
+    of_recurrent = ("cell_size",) if isinstance(config, OffPolicyConfig) else ("cell_size", "max_seq_len", "burn_in")
+    idle = {name: given[name] for name in of_recurrent if given.get(name)}
+    if idle and not network.get("recurrent"):
+        raise TrainingError(
+            f"training: found {idle} for a network that is not recurrent, expected them with a recurrent one alone. Set "
+            '`recurrent="lstm"` or `recurrent="gru"`, or leave them out.'
+        )
 
 
 def _plain_options(name: str, options: object, known: Collection[str]) -> dict[str, Any]:
