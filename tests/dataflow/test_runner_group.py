@@ -285,3 +285,13 @@ def test_the_time_that_runners_take_to_begin_is_not_that_of_their_calls():
 
         assert group.counts["died"] >= 2
         assert group.counts["hung"] == 0
+
+
+def test_successors_are_alive_when_they_have_delivered():
+    alive = set()
+    with RunnerGroup(cartpole, 2, engine=SimulatedEngine(0, p_die=0.3)) as group:
+        for _ in zip(range(20), group.stream(num_timesteps=2), strict=False):
+            alive.add(group.num_alive)
+        group.settle()
+
+    assert alive >= {1, 2}

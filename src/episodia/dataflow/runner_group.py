@@ -183,6 +183,11 @@ class RunnerGroup:
         return len(self._seats)
 
     @property
+    def num_alive(self) -> int:
+        """How many runners there are, without successors of dead ones that have still to deliver."""
+        return self._seats.num_alive
+
+    @property
     def num_steps(self) -> int:
         """The number of steps that have arrived in episodes; in multi-agent episodes, of steps of agents."""
         return self._ledger.num_steps

@@ -86,6 +86,11 @@ class Seats:
         return len(self.seats)
 
     @property
+    def num_alive(self) -> int:
+        """How many runners there are, without successors of dead ones that have still to deliver."""
+        return sum(not seat.deaths for seat in self.seats)
+
+    @property
     def in_flight(self) -> int:
         """The number of requests on the way."""
         return sum(len(seat.flights) for seat in self.seats)

@@ -110,15 +110,21 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def described(record: Record, *, digits: int = 3) -> str:
-    """Return the mean return and the losses of `record` as text.
+    """Return the mean return and the losses of `record` as text, and how many runners are alive, and what they have lost.
 
     >>> described({"return_mean": 21.5, "policy_loss": -0.01234, "other": 1.0})
     'return 21.5, policy loss -0.0123'
+    >>> described({"return_mean": 21.5, "runners/alive": 2, "runners/lost": 1, "runners/lag_mean": 0.5})
+    'return 21.5, runners 2, lost 1, lag 0.5'
     """
     known = math.isfinite(record.get("return_mean", math.nan))
     parts = [f"return {record['return_mean']:.1f}" if known else "return -"]
     losses = [name for name in record if name.rpartition("/")[2] in _SHOWN]
-    return ", ".join([*parts, *(f"{name.replace('_', ' ')} {record[name]:.{digits}g}" for name in losses)])
+    parts += [f"{name.replace('_', ' ')} {record[name]:.{digits}g}" for name in losses]
+    if "runners/alive" in record:
+        lost, lag = record.get("runners/lost", 0), record.get("runners/lag_mean", 0)
+        parts += [f"runners {record['runners/alive']}", *([f"lost {lost}"] if lost else []), f"lag {lag:.2g}"]
+    return ", ".join(parts)
 
 
 def say(text: str, stream: TextIO | None = None) -> bool:

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
-from ray_objects import are_gone
+from ray_objects import are_gone, semaphores
 
 SUPPORT = Path(__file__).resolve().parents[2] / "support"
 
@@ -39,6 +40,38 @@ def test_no_runner_is_left_of_a_driver_that_was_killed():
 
         assert len(pids) >= 3
         assert are_gone(pids, 20)  # 2 s on a quiet machine
+
+
+INTERRUPTED = """
+from ray_objects import asynchronous, children_of, semaphores_of
+import os
+from episodia.dataflow import RayEngine, RunnerGroup
+try:
+    with RayEngine(shows_output=False) as engine, RunnerGroup(asynchronous, 2, engine=engine) as group:
+        group.sample(num_timesteps=10)
+        pids = group.foreach_runner(lambda _: os.getpid())
+        print(*pids, *(child for pid in pids for child in children_of(pid)), flush=True)
+        print(*(number for pid in pids for number in semaphores_of(pid)), flush=True)
+        while True:
+            group.sample(num_timesteps=1000)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_nothing_is_left_after_ctrl_c():
+    with subprocess.Popen(script(INTERRUPTED), stdout=subprocess.PIPE, text=True, start_new_session=True) as driver:
+        pids, shared = ([int(number) for number in driver.stdout.readline().split()] for _ in range(2))
+        time.sleep(0.5)
+        os.killpg(driver.pid, signal.SIGINT)  # as a terminal does
+        last = driver.communicate(timeout=120)[0]
+
+    assert last.endswith("interrupted\n")  # Ray may say before that workers died
+    assert driver.returncode == 0
+    assert min(len(pids), len(shared)) >= 6
+    assert are_gone(pids, 20)
+    assert not semaphores() & set(shared)
 
 
 CLUSTER = """

@@ -12,7 +12,7 @@ import pytest
 from episodia.dataflow import LocalEngine, RayEngine, Rounds, RunnerGroup
 from episodia.dataflow.seats import seed_of
 from episodia.replay import ReplayBuffer
-from episodia.testing import assert_same_episode
+from episodia.testing import Chaos, assert_same_episode
 from ray_objects import are_gone, asynchronous, cartpole, children_of, filtering, new_module, semaphores, semaphores_of
 
 
@@ -134,6 +134,19 @@ def test_a_runner_that_is_stopped_is_given_up_and_the_others_go_on():
         assert {delivery.runner for delivery in deliveries[:30]} == {1}
         assert (group.counts["hung"], group.counts["died"]) == (1, 0)
         assert are_gone(pids[:1], 20)
+
+
+def test_chaos_kills_processes_and_each_chunk_comes_once():
+    engine, chunks = Chaos(RayEngine(spares=1, shows_output=False), seed=3, p_kill=0.2), []
+    with engine, RunnerGroup(cartpole, 2, engine=engine) as group:
+        for _, delivery in zip(range(15), group.stream(num_timesteps=10), strict=False):
+            chunks += zip(delivery.episodes.origins, delivery.episodes.t_started.tolist(), strict=True)
+        group.settle()
+        counts = group.counts
+
+        assert counts["died"] == engine.num_killed >= 1
+        assert len(chunks) == len(set(chunks))
+        assert counts["requested"] == counts["delivered"] + counts["lost"]
 
 
 def test_processes_of_environments_end_with_their_runners(engine):

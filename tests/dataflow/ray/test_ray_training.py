@@ -6,9 +6,10 @@ import signal
 
 import pytest
 
-from episodia.errors import TrainingError
+from episodia.dataflow import RayEngine
+from episodia.errors import CheckpointError, TrainingError
 from episodia.training import Setup, Training, resume, train
-from ray_objects import pid_of
+from ray_objects import are_gone, pid_of
 
 SMALL = {"num_envs": 2, "num_timesteps": 128, "num_epochs": 2, "minibatch_size": 64, "progress": False}
 TIMES = ("_s", "time", "per_second")
@@ -86,3 +87,29 @@ def test_apex_on_ray_goes_on_when_a_shard_of_replay_is_killed_and_then_in_proces
     assert last["runners/shards_died"] == 1
     assert last["runners/shard_steps_lost"] >= 20
     assert len(resumed.history) >= 3
+
+
+def test_a_disk_that_is_full_at_a_checkpoint_leaves_the_earlier_one_and_no_process(tmp_path, monkeypatch):
+    pids, start = [], RayEngine.start
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    def fill_disk(_):
+        monkeypatch.setattr(os, "fsync", full)
+
+    def started(engine, make):
+        worker = start(engine, make)
+        pids.append(pid_of(worker))
+        return worker
+
+    monkeypatch.setattr(RayEngine, "start", started)
+    options = {"num_runners": 2, "engine": "ray", "checkpoint_every": 128, "out": tmp_path / "run", **SMALL}
+    with pytest.raises(CheckpointError, match="No space left"):
+        train("ppo", "CartPole-v1", steps=1000, callbacks=[fill_disk], **options)
+    monkeypatch.undo()
+
+    assert len(pids) == 2
+    assert are_gone(pids, 20)
+    with resume(tmp_path / "run", steps=128, engine="local", progress=False) as training:
+        assert training.steps >= 128

@@ -193,6 +193,7 @@ def test_a_record_has_all_counters():
         np.diff([0, *(record["steps"] for record in records)]) >= 20
     )  # one vector step may be more than asked for
     assert records[3]["runners/delivered"] == 8
+    assert records[3]["runners/alive"] == 2
     assert records[3]["mine"] == 5
     assert any(name.endswith("ConcatSteps") for name in records[0])
     assert seen == records[1::2]

@@ -17,8 +17,9 @@ Collector: TypeAlias = Callable[[], Mapping[str, float]]
 
 
 def counters_of(group: RunnerGroup) -> dict[str, float]:
-    """Return the counts and the lags of a group, as numbers for a record."""
-    found: dict[str, float] = {f"runners/{name}": count for name, count in sorted(group.counts.items())}
+    """Return the number of runners, the counts and the lags of a group, as numbers for a record."""
+    found: dict[str, float] = {"runners/alive": group.num_alive}
+    found |= {f"runners/{name}": count for name, count in sorted(group.counts.items())}
     handed_over = sum(group.lags.values())
     if handed_over:
         found["runners/lag_mean"] = sum(lag * count for lag, count in group.lags.items()) / handed_over
