@@ -42,7 +42,7 @@ def main() -> int:
         rows += _deaths(engine)
         for row in rows:
             note(f"{row['name']}: {row['ratio']:.3g} x {row['against']}")
-        rows.append(_two_ranks(engine, rounds))
+        rows += _two_ranks(engine, rounds)
     report(rows, arguments.json)
     return 0
 
@@ -173,22 +173,35 @@ def _death(engine: Engine, wait_s: float) -> tuple[float, float]:
     return noticed, took
 
 
-def _two_ranks(engine: Engine, rounds: int) -> Row:
-    halves = [engine.start(partial(Half, 16)) for _ in range(2)]
+def _two_ranks(engine: Engine, rounds: int) -> list[Row]:
     listed = episodes(32)
     note(f"{sum(len(each) for each in listed)} steps")
-    with LearnerGroup(learner, 2, engine=engine) as group:
+    halves = [engine.start(partial(Half, 16)) for _ in range(2)]
 
-        def apart() -> None:
-            for call in [half.call("update", 2) for half in halves]:
-                result_of_call(engine, call)
+    def apart() -> None:
+        for call in [half.call("update", 2) for half in halves]:
+            result_of_call(engine, call)
 
-        group.update(listed, num_epochs=1)
-        apart()
-        ours, other = _best([lambda: group.update(listed, num_epochs=2), apart], rounds)
+    rows = []
+    for hidden in ((640, 640), (64, 64)):
+        make = partial(learner, hidden)
+        one = make()
+        sides: dict[str, Callable[[], object]] = {"one learner": partial(one.update, listed, num_epochs=2)}
+        if hidden == (640, 640):
+            sides["two halves"] = apart
+        name = f"2 ranks, {sum(each.numel() for each in one.modules['default_policy'].parameters()):,} weights"
+        with LearnerGroup(make, 2, engine=engine) as group:
+            together = partial(group.update, listed, num_epochs=2)
+            for side in (together, *sides.values()):
+                side()
+            ours, *others = _best([together, *sides.values()], rounds)
+        rows += [
+            Row(name=name, value=1e3 * ours, unit="ms", against=against, ratio=other / ours)
+            for against, other in zip(sides, others, strict=True)
+        ]
     for half in halves:
         half.kill()
-    return Row(name="2 ranks", value=1e3 * ours, unit="ms", against="two halves", ratio=other / ours)
+    return rows
 
 
 if __name__ == "__main__":
