@@ -9,7 +9,8 @@ import torch
 
 from episodia import SingleAgentEpisode
 from episodia.connectors import ConnectorV2, EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.dataflow import Ledger, Rounds, RunnerGroup, concurrently, duplicate, rollouts
+from episodia.dataflow import Rounds, RunnerGroup, concurrently, duplicate, rollouts
+from episodia.dataflow.ledger import Ledger
 from episodia.env_runners import RunnerMetrics
 from episodia.episodes.lists.unmade_list import UnmadeList
 from episodia.episodes.lists.unmade_rows import UnmadeRows

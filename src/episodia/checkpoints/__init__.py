@@ -7,9 +7,9 @@ import typing as _typing
 from importlib import import_module as _import_module
 
 if _typing.TYPE_CHECKING:
-    from episodia.checkpoints.save_and_load import CHECKPOINT_NAME, checkpoint_directory, load_state, save_state
+    from episodia.checkpoints.save_and_load import load_state, save_state
 
-__all__ = ["CHECKPOINT_NAME", "checkpoint_directory", "load_state", "save_state"]
+__all__ = ["load_state", "save_state"]
 
 
 if not _typing.TYPE_CHECKING:  # a type checker would take every name for one of ours

@@ -231,7 +231,7 @@ def _out_of(settings: Mapping[str, Any]) -> Path:
 
 
 def _show_training(training: Training, out: Path) -> int:
-    from episodia.checkpoints import CHECKPOINT_NAME  # noqa: PLC0415  # see `_demo`
+    from episodia.checkpoints.save_and_load import CHECKPOINT_NAME  # noqa: PLC0415  # see `_demo`
 
     line = sparkline([record["return_mean"] for record in training.history], width=2 * SPARK_WIDTH)
     print(f"\nmean return over {training.steps:,} steps, {training.time_s:.0f} s:\n  {line}")

@@ -15,7 +15,6 @@ from episodia.dataflow.learner_groups.allocation import allocate
 from episodia.dataflow.learner_groups.gradient_workers import GradientWorkers
 from episodia.dataflow.learner_groups.learner_group import LearnerGroup
 from episodia.dataflow.learner_groups.policy_hosts import PolicyHosts
-from episodia.dataflow.ledger import Ledger
 from episodia.dataflow.rounds import Rounds
 from episodia.dataflow.runner_group import RunnerGroup, episodes_of
 from episodia.dataflow.updates.concat_steps import ConcatSteps
@@ -48,7 +47,6 @@ __all__ = [
     "GradientsThere",
     "Handle",
     "LearnerGroup",
-    "Ledger",
     "LocalEngine",
     "Pending",
     "PolicyHosts",

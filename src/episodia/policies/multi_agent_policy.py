@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 from episodia.arguments import checked_keys, names_nearest_argument
-from episodia.checkpoints import checkpoint_directory, load_state, save_state
+from episodia.checkpoints.save_and_load import checkpoint_directory, load_state, save_state
 from episodia.columns import Columns
 from episodia.connectors import defaults
 from episodia.connectors.batches.module_outputs import NOT_RECORDED

@@ -11,7 +11,7 @@ import torch
 from gymnasium import Space
 
 from episodia.arguments import names_nearest_argument
-from episodia.checkpoints import checkpoint_directory, load_state, save_state
+from episodia.checkpoints.save_and_load import checkpoint_directory, load_state, save_state
 from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.connectors import defaults
 from episodia.connectors.batches.module_outputs import NOT_RECORDED

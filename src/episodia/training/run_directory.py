@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
 
-from episodia.checkpoints import CHECKPOINT_NAME, checkpoint_directory
 from episodia.checkpoints.manifest import MANIFEST_NAME
+from episodia.checkpoints.save_and_load import CHECKPOINT_NAME, checkpoint_directory
 from episodia.errors import MissingExtraError, TrainingError
 from episodia.training.learning_curve import save_learning_curve
 from episodia.training.metrics_file import MetricsFile

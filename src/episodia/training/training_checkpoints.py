@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from episodia.checkpoints import checkpoint_directory, load_state, save_state
+from episodia.checkpoints.save_and_load import checkpoint_directory, load_state, save_state
 from episodia.errors import CheckpointError, EpisodiaError, TrainingError
 from episodia.policies import Policy
 from episodia.policies import saved_policy as policy_codec
