@@ -19,7 +19,17 @@ from episodia.types import Item
 
 
 class ObservationBatch(ABC):
-    """A batch whose memory is used again for each step: read it before the next one."""
+    """A batch whose memory is used again for each step: read it before the next one.
+
+    Attributes:
+        rows: For each lane, where an array of exactly `dtype` and `shape` may be written instead of calling `put`.
+        dtype: None if there are no such arrays.
+        shape: Of one observation.
+    """
+
+    rows: Sequence[Any]
+    dtype: np.dtype[Any] | None
+    shape: tuple[int, ...]
 
     @abstractmethod
     def put(self, lane: int, observation: Item) -> None:
@@ -64,21 +74,23 @@ class _Plain(ObservationBatch):
 
     def __init__(self, space: Space[Any], num_lanes: int) -> None:
         self._space = space
-        self._dtype, self._shape = np.dtype(space.dtype), tuple(space.shape or ())
-        self._batch = np.zeros((num_lanes, *self._shape), self._dtype)
+        self.dtype: np.dtype[Any] = np.dtype(space.dtype)
+        self.shape = tuple(space.shape or ())
+        self._batch = np.zeros((num_lanes, *self.shape), self.dtype)
+        self.rows = [self._batch[lane, ...] for lane in range(num_lanes)]
 
     def put(self, lane: int, observation: Any) -> None:
-        if type(observation) is not np.ndarray or observation.dtype != self._dtype or observation.shape != self._shape:
+        if type(observation) is not np.ndarray or observation.dtype != self.dtype or observation.shape != self.shape:
             observation = self._converted(lane, observation)
         self._batch[lane] = observation
 
     def _converted(self, lane: int, observation: Any) -> Any:
         admitted = np.asarray(checked_observation(self._space, lane, observation))
-        cast = admitted.astype(self._dtype)
+        cast = admitted.astype(self.dtype)
         # The space allows Python numbers and smaller dtypes; what it would silently cut is rejected.
-        if not np.array_equal(cast, admitted, equal_nan=self._dtype.kind == "f") and self._dtype.kind != "f":
+        if not np.array_equal(cast, admitted, equal_nan=self.dtype.kind == "f") and self.dtype.kind != "f":
             raise EnvError(
-                f"environment {lane}: found the observation {describe(observation)}, expected numbers that {self._dtype} "
+                f"environment {lane}: found the observation {describe(observation)}, expected numbers that {self.dtype} "
                 "holds. Declare another observation space."
             )
         return cast
@@ -94,6 +106,7 @@ class _Nested(ObservationBatch):
     def __init__(self, space: Space[Any], num_lanes: int) -> None:
         self._space = space
         self._items: list[Any] = [None] * num_lanes
+        self.rows, self.dtype, self.shape = range(num_lanes), None, ()
         self._out: Any = create_empty_array(space, num_lanes)
 
     def put(self, lane: int, observation: Any) -> None:

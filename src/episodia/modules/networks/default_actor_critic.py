@@ -83,10 +83,14 @@ class DefaultActorCritic(ActorCritic):
 
     def forward(self, batch: Batch, *, actor: bool = True, critic: bool = True) -> Batch:
         """Return the requested columns, see `ActorCritic.forward`."""
-        of_actor, of_critic, state = self._embeddings(batch, actor, critic)
-        outputs: Batch = {} if self.recurrent is None else {Columns.STATE_OUT: state}
         # `self.actor_head` would search three dicts at every step of a runner.
         parts: Any = self._modules
+        if actor and not critic and self.recurrent is None:
+            observations = needed(batch, Columns.OBS, OBS_WRITER)
+            trunk = parts["trunk" if self.shared else "actor"]
+            return {Columns.ACTION_DIST_INPUTS: trunk.encoded(observations, parts["actor_head"])}
+        of_actor, of_critic, state = self._embeddings(batch, actor, critic)
+        outputs: Batch = {} if self.recurrent is None else {Columns.STATE_OUT: state}
         if actor:
             outputs[Columns.ACTION_DIST_INPUTS] = passed(parts["actor_head"], of_actor)
         if critic:

@@ -36,14 +36,14 @@ class Tower(nn.Sequential):
     torch.Size([2, 8])
     """
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return `inputs` after all layers."""
+    def forward(self, inputs: Tensor, *above: nn.Module) -> Tensor:
+        """Return `inputs` after all layers, and after those `above` them."""
         layers: Any = self._modules
         is_own = False  # whether a linear layer has just made `inputs`: then an activation may overwrite them
         calls_all = (
             _global_forward_hooks or _global_forward_pre_hooks or _global_backward_hooks or _global_backward_pre_hooks
         )
-        for layer in layers.values():
+        for layer in (*layers.values(), *above):
             kind, fields = type(layer), layer.__dict__
             # As in `is_hooked`: a call for each layer would take as long as the smallest layers do.
             if (

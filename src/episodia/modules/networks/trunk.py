@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from episodia.columns import Columns
 from episodia.modules.networks.acting_network import needed
 from episodia.modules.networks.encoders import encoder_for
-from episodia.modules.networks.layers import is_hooked, recurrent_layer, tower
+from episodia.modules.networks.layers import is_hooked, passed, recurrent_layer, tower
 from episodia.modules.networks.recurrent_layers import Cell, StateTensors, initial_state, outputs_of, unrolled
 from episodia.types import Batch, Item
 
@@ -56,13 +56,18 @@ class Trunk(nn.Module):
         """Return the state before the first step of one episode; empty without a recurrent layer."""
         return {} if self.memory is None else initial_state(self.memory)
 
-    def encoded(self, observations: Item) -> Tensor:
-        """Return the inputs of the recurrent layer; without one, of the heads."""
+    def encoded(self, observations: Item, *head: nn.Module) -> Tensor:
+        """Return the inputs of the recurrent layer; without one, of the heads, or what one `head` makes of them."""
         parts: Any = self._modules
         encoder, tower = parts["encoder"], parts["tower"]
         # As `passed` does, without its calls: runners come by here at every step.
         features = encoder(observations) if is_hooked(encoder) else encoder.forward(observations)
-        encoded: Tensor = tower(features) if is_hooked(tower) else tower.forward(features)
+        encoded: Tensor
+        if is_hooked(tower):
+            encoded = tower(features)
+            encoded = passed(head[0], encoded) if head else encoded
+        else:
+            encoded = tower.forward(features, *head)
         return encoded
 
     def unrolled(self, observations: Item, state: Item, seq_lens: Item) -> tuple[Tensor, StateTensors]:
