@@ -38,9 +38,9 @@ class BatchIndividualItems(ColumnPiece):
 
     def _work_on_rows(self, run: Run) -> None:
         batch, rows = run.batch, run.episodes
-        final = (len(rows.offsets) - 1,)  # the first axis of columns that are left alone
+        count = len(rows.offsets) - 1
         for name, column in batch.items():
-            if type(column) is not np.ndarray or column.shape[:1] != final:
+            if type(column) is not np.ndarray or not column.ndim or len(column) != count:
                 if DEFAULT_MODULE_ID in batch:  # grouped by module
                     return self.work(run)
                 items = one_each(column, rows) if is_collected(column) else None

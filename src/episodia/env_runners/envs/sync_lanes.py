@@ -72,18 +72,22 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
             if info:
                 infos[lane] = info
         self._ended = set()
+        self._clear_flags()
         return self._observations.batch(), infos
 
-    def step(self, actions: Item) -> Step:
+    def _clear_flags(self) -> None:
+        self._terminateds.fill(False)
+        self._truncateds.fill(False)
+
+    def step(self, actions: Item) -> Step:  # noqa: PLR0912  # a call for each lane takes longer than the whole loop
         """Take a step in each lane, or begin its next episode if the last one has ended."""
         infos = {}
-        ended = self._ended
-        self._ended = set()
+        ended, self._ended = self._ended, set()
+        if ended:  # the flags are those of these lanes
+            self._clear_flags()
         observations, rewards = self._observations, self._rewards
         dtype, shape = observations.dtype, observations.shape
         terminateds, truncateds = self._terminateds, self._truncateds
-        terminateds.fill(False)
-        truncateds.fill(False)
         each = actions if type(actions) is np.ndarray else iterate(self.action_space, actions)
         made: Any
         for lane, (env, action, row) in enumerate(zip(self.envs, each, observations.rows, strict=True)):
@@ -96,7 +100,6 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
                     made = env.failed_step(action, error)
             try:
                 observation, reward, terminated, truncated, info = made
-                # Written in place, because a call for each lane takes longer than the rest of this loop.
                 if type(observation) is np.ndarray and observation.dtype is dtype and observation.shape == shape:
                     row[...] = observation
                 else:

@@ -205,9 +205,10 @@ class Recorder(EpisodeRecorder):
             step = StepInput(observations, actions, rewards, terminateds, truncateds, infos, extras)
             self._step_carefully(step, lanes, began)
             return
-        rows = (terminateds | truncateds).nonzero()[0]
-        if infos or began or rows.size:
-            ends = [(row, terminateds.item(row), truncateds.item(row)) for row in rows.tolist()]
+        # To look for a byte takes a tenth of the time of an operation of NumPy.
+        if infos or began or 1 in terminateds.tobytes() or 1 in truncateds.tobytes():
+            rows = (terminateds | truncateds).nonzero()[0].tolist()
+            ends = [(row, terminateds.item(row), truncateds.item(row)) for row in rows]
             self._commit(None, self._outcome(range(self._num_lanes), ends, infos, began), began)
         else:
             tape = self._tape
