@@ -240,6 +240,7 @@ def test_a_warm_up_tries_all_actions(algorithm, seed):
         ({"batch_size": 1.5}, TrainingError),
         ({"capacity": 1}, TrainingError),
         ({"updates_per_step": -1.0}, TrainingError),
+        ({"updates_per_step": np.inf}, TrainingError),
         ({"random_warm_up": "no"}, TrainingError),
         ({"priority_exponent": -0.5}, TrainingError),
         ({"epsilon": 1.5}, PipelineError),

@@ -12,6 +12,7 @@ from gymnasium import Space, spaces
 from episodia.arguments import checked_seed
 from episodia.columns import Columns
 from episodia.errors import BatchError, EpisodeKeyError, ModuleError
+from episodia.modules.action_masks import action_mask
 from episodia.modules.random_actions import Range, checked_range, random_actions
 from episodia.stacking import stack, unstack
 from episodia.trees import as_rows, describe, leaves, map_batch
@@ -164,11 +165,7 @@ class RandomModule(Rule):
 
     def act(self, batch: Batch) -> Item:
         """Return an action drawn for each row."""
-        observations = batch.get(Columns.OBS)
-        masks = batch.get(Columns.ACTION_MASK)
-        if masks is None and isinstance(observations, dict):
-            masks = observations.get(Columns.ACTION_MASK)
-        return self._drawn(self.action_space, _num_rows(batch), masks)
+        return self._drawn(self.action_space, _num_rows(batch), action_mask(batch))
 
     def _drawn(self, space: Any, rows: int, mask: Any) -> Item:
         if isinstance(space, spaces.Dict):

@@ -410,3 +410,8 @@ def test_actions_of_another_kind_are_rejected_before_anything_is_collected(confi
 def test_a_recurrent_module_does_not_learn_from_several_steps_as_one():
     with pytest.raises(LearnerError, match=r"found `n_step=3` for a recurrent module"):
         Learner(QNetwork(BOX, TWO, recurrent="gru"), DQNConfig(n_step=3))
+
+
+def test_burn_in_without_sequences_is_rejected():
+    with pytest.raises(LearnerError, match=r"found `burn_in=3` without `max_seq_len`"):
+        DQNConfig(burn_in=3)

@@ -117,6 +117,18 @@ def test_the_state_value_is_that_of_the_best_allowed_action():
     torch.testing.assert_close(found, module.get_q_values(columns)[:, :2].amax(-1))
 
 
+@pytest.mark.parametrize("make", [QNetwork, ActorWithCritics])
+def test_masks_in_observations_hold_for_the_state_value(make):
+    space = spaces.Dict({"observations": BOX, "action_mask": spaces.MultiBinary(4)})
+    module, mask = make(space, FOUR, hidden=(8,)), torch.tensor([[0, 0, 0, 1]] * 5)
+    columns = {"obs": {"observations": batch()["obs"], "action_mask": mask}}
+
+    found = module.get_state_value(columns)
+
+    values = module.get_q_values(columns)
+    torch.testing.assert_close(found, (values if make is QNetwork else values.amin(0))[:, 3])
+
+
 def test_noisy_heads_draw_noise_in_training_and_keep_it_for_exploration():
     module = QNetwork(BOX, FOUR, hidden=(8,), noisy=True)
     quiet = module.eval().forward_inference(batch())["action_dist_inputs"]

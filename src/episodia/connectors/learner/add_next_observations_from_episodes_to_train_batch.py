@@ -16,13 +16,10 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.piece_lookup import leaves
 from episodia.episodes import Ragged
 from episodia.errors import BatchError, PipelineError
+from episodia.modules.action_masks import mask_in
 
 if TYPE_CHECKING:
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
-
-
-# The key of the mask of allowed actions in observations; `GetActions` uses the same one.
-_MASK_KEY = "action_mask"
 
 
 class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
@@ -49,13 +46,9 @@ class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
             found = needed_column(outputs, Columns.OBS, "`AddObservationsFromEpisodesToBatch`")
             track = as_track(as_ragged(found, rows), type(self).__name__)
             following = columns[Columns.NEXT_OBS] = track.following()
-            if not _has_mask(following) and rows.has_in_observations(_MASK_KEY):
+            if mask_in(following.values) is None and rows.has_in_observations(Columns.ACTION_MASK):
                 raw = rows.flat(Columns.OBS, tail=True)
-                columns[Columns.NEXT_ACTION_MASK] = raw.with_values(raw.values[_MASK_KEY]).following()
-
-
-def _has_mask(observations: Ragged) -> bool:
-    return isinstance(observations.values, dict) and _MASK_KEY in observations.values
+                columns[Columns.NEXT_ACTION_MASK] = raw.with_values(mask_in(raw.values)).following()
 
 
 def check_tracks(piece: ConnectorV2, pipeline: ConnectorPipelineV2) -> None:

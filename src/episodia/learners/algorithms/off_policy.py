@@ -21,12 +21,10 @@ from episodia.errors import LearnerError, ModuleError, NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.losses.loss import LossInputs
 from episodia.modules import Module
+from episodia.modules.action_masks import action_mask, mask_in
 from episodia.replay import Draw, Sequences, Transitions
 from episodia.trees import map_batch
-from episodia.types import Batch, Item
-
-# The key of the mask of allowed actions in observations.
-_MASK_KEY = "action_mask"
+from episodia.types import Batch
 
 # The pieces that write the columns that each step has.
 _WRITERS = "the episodes or the draw of the replay buffer"
@@ -48,6 +46,11 @@ class OffPolicyConfig(AlgorithmConfig, ABC):
     def __post_init__(self) -> None:
         super().__post_init__()
         checked_whole(LearnerError, type(self).__name__, "n_step", self.n_step, 1)
+        if self.burn_in and self.max_seq_len is None:
+            raise LearnerError(
+                f"{type(self).__name__}: found `burn_in={self.burn_in}` without `max_seq_len`, expected both: steps alone have "
+                "no burn-in. Set `max_seq_len`, or `burn_in=0`."
+            )
         if self.n_step > 1 and self.max_seq_len is not None:
             raise LearnerError(
                 f"{type(self).__name__}: found `n_step={self.n_step}` and `max_seq_len={self.max_seq_len}`, expected single "
@@ -122,7 +125,7 @@ class ReplayedSteps:
         Where no action is allowed, because an episode is over, all of them are: the values there do not count.
         """
         observations = self._column(Columns.NEXT_OBS, "`AddNextObservationsFromEpisodesToTrainBatch`")
-        mask = self._batch.get(Columns.NEXT_ACTION_MASK, _mask_in(observations))
+        mask = self._batch.get(Columns.NEXT_ACTION_MASK, mask_in(observations))
         if mask is None:
             return {Columns.OBS: observations}
         is_allowed = mask != 0
@@ -209,17 +212,6 @@ def distribution_of(module: Any, batch: Batch) -> Any:
         if not bool(torch.isfinite(inputs).all()):
             raise NonFiniteError(str(error)) from error
         raise
-
-
-def action_mask(batch: Batch) -> Item:
-    """Return the mask of the actions that are allowed at each step of a batch, None without one."""
-    if Columns.ACTION_MASK in batch:
-        return batch[Columns.ACTION_MASK]
-    return _mask_in(batch[Columns.OBS])
-
-
-def _mask_in(observations: Item) -> Item:
-    return observations.get(_MASK_KEY) if isinstance(observations, dict) else None
 
 
 def _without(columns: Batch, name: str) -> Batch:

@@ -11,13 +11,11 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import LearnerError, ModuleError, NonFiniteError
 from episodia.learners.minibatches import check_is_dict
+from episodia.modules.action_masks import action_mask
 from episodia.modules.distributions import ActionDistribution
 from episodia.modules.protocol import DistributionModule, Module
 from episodia.trees import map_batch
 from episodia.types import Batch, Item
-
-# The key of the mask of allowed actions in observations; `GetActions` uses the same one.
-_MASK_KEY = "action_mask"
 
 
 @final
@@ -113,12 +111,8 @@ class EvaluatedSteps:
         return made
 
     def _action_mask(self) -> Any:
-        if Columns.ACTION_MASK in self._batch:
-            return self.column(Columns.ACTION_MASK)
-        observations = self._batch.get(Columns.OBS)
-        if isinstance(observations, dict) and _MASK_KEY in observations:
-            return map_batch(self._flat, observations[_MASK_KEY])
-        return None
+        mask = action_mask(self._batch)
+        return None if mask is None else map_batch(self._flat, mask)
 
     def _one_each(self, found: Any, what: str) -> Tensor:
         if isinstance(found, Tensor) and found.shape == (self._num_steps,):

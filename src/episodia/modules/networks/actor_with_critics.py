@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from episodia.arguments import checked_choice, checked_flag, names_nearest_argument
 from episodia.columns import Columns
 from episodia.errors import ModuleError
+from episodia.modules.action_masks import action_mask
 from episodia.modules.distributions import DistributionSpec, dist_for
 from episodia.modules.distributions.categorical import CategoricalSpec
 from episodia.modules.distributions.point import PointSpec
@@ -116,7 +117,7 @@ class ActorWithCritics(ActingNetwork):
 
     def get_state_value(self, batch: Batch) -> Tensor:
         """Return the smallest value that a critic gives to the most probable action, `[...]`."""
-        mode = self.distribution.from_logits(self.get_policy(batch), batch.get(Columns.ACTION_MASK)).mode()
+        mode = self.distribution.from_logits(self.get_policy(batch), action_mask(batch)).mode()
         if self.num_action_features:
             return self.get_q_values(batch, mode).amin(0)
         chosen = (mode - getattr(self.distribution, "start", 0)).unsqueeze(-1)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from episodia.arguments import checked_flag, checked_number, names_nearest_argument
 from episodia.columns import Columns
 from episodia.errors import ModuleError
+from episodia.modules.action_masks import action_mask
 from episodia.modules.distributions.categorical import CategoricalSpec
 from episodia.modules.distributions.for_space import dist_for
 from episodia.modules.distributions.point import GreedySpec
@@ -135,7 +136,7 @@ class QNetwork(ActingNetwork):
 
     def get_state_value(self, batch: Batch) -> Tensor:
         """Return the value of the best allowed action, `[...]`."""
-        return _best_values(self.get_q_values(batch), batch.get(Columns.ACTION_MASK))
+        return _best_values(self.get_q_values(batch), action_mask(batch))
 
     def get_initial_state(self) -> dict[str, Item]:
         """Return zeros, or an empty dict without a recurrent layer."""
@@ -181,13 +182,13 @@ def _joined(advantages: Tensor, value: Tensor | None, actions: int) -> Tensor:
     return advantages if value is None else value + advantages - advantages.mean(actions, keepdim=True)
 
 
-def _best_values(values: Tensor, action_mask: Item = None) -> Tensor:
+def _best_values(values: Tensor, mask: Item = None) -> Tensor:
     """Return the largest value of the allowed actions, `[..., n]` to `[...]`.
 
     >>> _best_values(torch.tensor([[1.0, 2.0]]), torch.tensor([[1, 0]]))
     tensor([1.])
     """
-    allowed = values if action_mask is None else values.masked_fill(torch.as_tensor(action_mask) == 0, -torch.inf)
+    allowed = values if mask is None else values.masked_fill(torch.as_tensor(mask) == 0, -torch.inf)
     return allowed.amax(-1)
 
 

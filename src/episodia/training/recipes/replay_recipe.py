@@ -18,6 +18,8 @@ from episodia.training.recipes.recipe import BaseRecipe
 from episodia.training.recipes.updating import UpdateFromReplay, Updating
 
 _FEWEST_ROWS = 8
+# Of updates for each step, and of exponents.
+_LARGEST = 1e6
 
 
 @names_nearest_argument
@@ -80,19 +82,19 @@ class ReplayRecipe(BaseRecipe):
             "capacity": checked_whole(TrainingError, where, "capacity", self.capacity, _FEWEST_ROWS),
             "random_warm_up": checked_flag(TrainingError, where, "random_warm_up", self.random_warm_up),
             "saves_buffer": checked_flag(TrainingError, where, "saves_buffer", self.saves_buffer),
-            "updates_per_step": self._positive("updates_per_step"),
-            "priority_correction": self._positive("priority_correction"),
+            "updates_per_step": self._amount("updates_per_step"),
+            "priority_correction": self._amount("priority_correction"),
         }
         if self.priority_exponent is not None:
-            plain["priority_exponent"] = self._positive("priority_exponent")
+            plain["priority_exponent"] = self._amount("priority_exponent")
         for name, value in plain.items():
             object.__setattr__(self, name, value)
         for name, most in (("epsilon", 1.0), ("noise", math.inf)):
             if getattr(self, name) is not None:
                 schedule_within(name, getattr(self, name), 0.0, most)
 
-    def _positive(self, name: str) -> float:
-        return checked_number(TrainingError, type(self).__name__, name, getattr(self, name), 0.0)
+    def _amount(self, name: str) -> float:
+        return checked_number(TrainingError, type(self).__name__, name, getattr(self, name), 0.0, _LARGEST)
 
     def connectors(self, seed: int) -> list[ConnectorV2]:
         """Return the pieces that explore; log-probabilities are dropped, because losses do not read them.
