@@ -8,16 +8,44 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from episodia import MultiAgentEpisode
 from episodia.errors import StaleSampleError
-from episodia.replay import InMemory, MemoryMapped, Proportional, ReplayBuffer, Sequences, Transitions, Uniform
+from episodia.replay import (
+    InMemory,
+    MemoryMapped,
+    Proportional,
+    ReplayBuffer,
+    Sequences,
+    Transitions,
+    Uniform,
+    WholeEpisodes,
+)
 from episodia.replay.rows.row_index import HOP, STEP
 from plain_buffer import CHUNKS, PlainBuffer, check_steps, columns, located, next_observations, place
 
+FORMS = [list, list, lambda chunks: list(map(as_only_agent, chunks))]
 SELECTORS = {"uniform": Uniform, "proportional": lambda: Proportional(alpha=0.7, epsilon=0.1)}
 
 
+def as_only_agent(chunk):
+    """The same chunk of a multi-agent episode with one agent."""
+    columns = (chunk.get_observations(), chunk.get_actions(), chunk.get_rewards())
+    observations, actions, rewards = ([{"only": item} for item in column] for column in columns)
+    return MultiAgentEpisode(
+        chunk.id_,
+        observations=observations,
+        actions=actions,
+        rewards=rewards,
+        terminateds={"__all__": chunk.is_terminated},
+        truncateds={"__all__": chunk.is_truncated},
+        env_t_started=chunk.t_started,
+        agent_t_started={"only": chunk.t_started},
+        len_lookback_buffer=0,
+    )
+
+
 class BufferMachine(RuleBasedStateMachine):
-    """A buffer in memory and one in files, beside an oracle of plain lists."""
+    """A buffer in memory, one in files, and one of the only agents of multi-agent episodes, beside an oracle of plain lists."""
 
     folder = None
 
@@ -28,7 +56,8 @@ class BufferMachine(RuleBasedStateMachine):
     )
     def begin(self, capacity, evict, selector):
         self.settings = {"capacity": capacity, "evict": evict, "selector": SELECTORS[selector](), "seed": 0}
-        self.storages = [InMemory(), MemoryMapped(self.folder.mktemp("rows"))]
+        self.path = self.folder.mktemp("rows")
+        self.storages = [InMemory(), MemoryMapped(self.path / "rows"), InMemory()]
         self.buffers = [ReplayBuffer(storage=storage, **self.settings) for storage in self.storages]
         self.plain, self.lanes, self.begun, self.held = PlainBuffer(), {}, 0, []
 
@@ -44,30 +73,36 @@ class BufferMachine(RuleBasedStateMachine):
             if end:
                 del self.lanes[lane]
         before = len(self.buffers[0])
-        ours, theirs = (buffer.add(episodes) for buffer in self.buffers)
+        ours, *others = (buffer.add(form(episodes)) for buffer, form in zip(self.buffers, FORMS, strict=True))
 
-        assert ours == theirs
+        assert others == [ours, ours]
         assert ours.num_steps == sum(map(len, episodes))
         assert len(self.buffers[0]) <= before + ours.num_steps
 
     def has_steps(self):
         return len(self.buffers[0]) > 0
 
+    def samples(self, *arguments, **options):
+        """What all buffers draw, which is the same."""
+        samples = [buffer.sample(*arguments, **options) for buffer in self.buffers]
+        assert len({tuple(sample.keys.tolist()) for sample in samples}) == 1
+        assert len({tuple(sample.flat("obs").values.tolist()) for sample in samples}) == 1
+        return samples
+
     @precondition(has_steps)
     @rule(num=st.integers(1, 30))
     def sample_transitions(self, num):
-        ours, theirs = (buffer.sample(num) for buffer in self.buffers)
-        steps = check_steps(ours, self.plain)
-        self.held = [*self.held[-3:], (ours, theirs, steps)]
+        samples = self.samples(num)
+        steps = check_steps(samples[0], self.plain)
+        self.held = [*self.held[-3:], (samples, steps)]
 
         assert set(steps) <= self.stored()
-        assert check_steps(theirs, self.plain) == steps
+        assert [check_steps(sample, self.plain) for sample in samples[1:]] == [steps, steps]
 
     @precondition(has_steps)
     @rule(n=st.integers(2, 9))
     def sample_n_steps(self, n):
-        sampled = self.buffers[0].sample(20, Transitions(n, 0.5))
-        self.buffers[1].sample(20, Transitions(n, 0.5))
+        sampled, *_ = self.samples(20, Transitions(n, 0.5))
         found = zip(
             next_observations(sampled),
             *columns(sampled, "rewards", "discounts", "terminateds", "truncateds"),
@@ -79,27 +114,40 @@ class BufferMachine(RuleBasedStateMachine):
     @precondition(has_steps)
     @rule(length=st.integers(1, 9), burn_in=st.integers(0, 3))
     def sample_sequences(self, length, burn_in):
-        sampled = self.buffers[0].sample(10, Sequences(length, burn_in))
-        self.buffers[1].sample(10, Sequences(length, burn_in))
+        sampled, *_ = self.samples(10, Sequences(length, burn_in))
         check_steps(sampled, self.plain)
         for numbers in sampled.flat("obs").split():
             (walk, t), *_ = located(numbers)
             assert numbers.tolist() == [place(walk, t + i) for i in range(len(numbers))]
 
+    @precondition(has_steps)
+    @rule(count=st.integers(1, 4), draw=st.sampled_from([Transitions(), Sequences(3), WholeEpisodes()]))
+    def sample_stacks(self, count, draw):
+        stored = self.stored()
+        if not any(t == 0 or {(walk, t - i) for i in range(count)} <= stored for walk, t in stored):
+            return
+        for sampled in self.samples(10, draw, lookback=count - 1):
+            found = sampled.windows("obs", shifts=range(1 - count, 1), fill=-1).values.tolist()
+
+            assert found == [
+                [place(walk, u) if u >= 0 else -1 for u in range(t + 1 - count, t + 1)]
+                for walk, t in check_steps(sampled, self.plain)
+            ]
+
     @precondition(lambda self: bool(self.held))
     @rule(values=st.lists(st.floats(0.0, 1e30), min_size=1, max_size=5))
     def update_what_was_sampled(self, values):
-        ours, theirs, steps = self.held.pop(0)
+        samples, steps = self.held.pop(0)
         priorities = np.resize(values, len(steps))
         stored = self.stored()
 
         counts = [
             buffer.update_priorities(sampled.keys, priorities)
-            for buffer, sampled in zip(self.buffers, (ours, theirs), strict=True)
+            for buffer, sampled in zip(self.buffers, samples, strict=True)
         ]
 
-        assert counts == [sum(step not in stored for step in steps)] * 2
-        for step, found in self.read_again(ours):
+        assert counts == [sum(step not in stored for step in steps)] * 3
+        for step, found in self.read_again(samples[0]):
             assert step == found
 
     def read_again(self, sampled):
@@ -110,23 +158,28 @@ class BufferMachine(RuleBasedStateMachine):
             return []
         return zip(located(values), located(sampled.flat("obs").values), strict=True)
 
-    @rule(is_ours=st.booleans())
-    def restore(self, is_ours):
-        """Both go on from the state of one of them, also with the other storage."""
-        state = self.buffers[0 if is_ours else 1].get_state()
-        self.buffers = [ReplayBuffer(storage=storage, **self.settings) for storage in self.storages]
-        for buffer in self.buffers:
-            buffer.set_state(state)
-        self.held = []
+    @rule(source=st.integers(0, 1), is_saved=st.booleans())
+    def restore(self, source, is_saved):
+        """The first two go on from the state of one of them, also with the other storage."""
+        before = [self.buffers[source], self.buffers[source], self.buffers[2]]
+        after = [ReplayBuffer(storage=storage, **self.settings) for storage in self.storages]
+        states = [buffer.get_state() for buffer in before]
+        for old, new, state in zip(before, after, states, strict=True):
+            if is_saved:
+                old.save(self.path / "saved")
+                new.load(self.path / "saved")
+            else:
+                new.set_state(state)
+        self.buffers, self.held = after, []
 
     @rule()
     def clear(self):
         for buffer in self.buffers:
             buffer.clear()
-        stored = [(sampled, steps) for sampled, _, steps in self.held]
-        for sampled, _ in stored:
-            with pytest.raises(StaleSampleError):
-                sampled.flat("obs")
+        for samples, _ in self.held:
+            for sampled in samples:
+                with pytest.raises(StaleSampleError):
+                    sampled.flat("obs")
         self.plain, self.lanes, self.held = PlainBuffer(), {}, []
 
     # --- Laws -------------------------------------------------------------------------------------------------------
@@ -141,7 +194,7 @@ class BufferMachine(RuleBasedStateMachine):
         if not hasattr(self, "buffers"):
             return
         assert self.stored() <= self.plain.steps()
-        assert len(self.stored()) == len(self.buffers[0]) == len(self.buffers[1])
+        assert {len(buffer) for buffer in self.buffers} == {len(self.stored())}
 
     @invariant()
     def chains_of_runs_are_whole(self):
