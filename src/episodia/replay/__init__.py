@@ -23,8 +23,8 @@ from episodia.replay.draws.transitions import Transitions
 from episodia.replay.draws.whole_episodes import WholeEpisodes
 from episodia.replay.experience_memory import ExperienceMemory, ExperienceSampler
 from episodia.replay.mixed_replay import MixedReplay
-from episodia.replay.protocol import Replay
 from episodia.replay.rate_limiter import RateLimiter
+from episodia.replay.replay_protocol import Replay
 from episodia.replay.rows.row_storage import InMemory, MemoryMapped, RowStorage
 from episodia.replay.samples.sampled import Sampled
 from episodia.replay.samples.sampled_modules import SampledModules

@@ -1,4 +1,4 @@
-"""What updates and plans need of a replay buffer, here or in a worker."""
+"""The protocol of a replay buffer as updates and plans use it, here or in a worker."""
 
 from __future__ import annotations
 
