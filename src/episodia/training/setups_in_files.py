@@ -1,4 +1,4 @@
-"""What a setup in a file may ask for: it must not choose code or computers, nor much more memory than the file takes."""
+"""Limits of setups in files: a setup must not choose code or computers, nor much more memory than the file takes."""
 
 from __future__ import annotations
 

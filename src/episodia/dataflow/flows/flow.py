@@ -46,7 +46,7 @@ class Flow(Source):
 
     Attributes:
         num_items: How many items came out of the source, and out of each stage.
-        time_s: How long the source and each stage took. Whoever is pulled from outside counts the time in which it waits, too.
+        time_s: How long the source and each stage took. A source or stage that pulls from outside counts its waiting, too.
 
     Raises:
         FlowError: If an argument has the wrong type.

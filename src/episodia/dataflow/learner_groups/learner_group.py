@@ -231,7 +231,7 @@ class LearnerGroup:
         """Let all ranks meet, if they have not; return what went wrong, if it did."""
         if self._have_met or self.num_learners == 1:
             return None
-        # Nobody waits at a meeting for ranks that have still to begin.
+        # No rank waits at a meeting for ranks that have still to begin.
         ready = self._asked("leave", [()] * self.num_learners, has_limit=True)
         if ready.dead:
             return ready

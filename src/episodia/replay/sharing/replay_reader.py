@@ -112,7 +112,7 @@ class ReplayReader:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    # --- Reading while nobody writes --------------------------------------------------------------------------------
+    # --- Reading while no process writes ----------------------------------------------------------------------------
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
