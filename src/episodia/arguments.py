@@ -227,11 +227,11 @@ def checked_keys(error: Error, where: str, name: str, value: object) -> list[Any
     return list(value)
 
 
-def reject_unknown(where: str, given: Collection[str], terminated: str, truncated: str) -> None:
+def reject_unknown(method: Callable[..., Any], given: Collection[str], terminated: str, truncated: str) -> None:
     """Reject the keywords `given`, which a method of an episode does not have.
 
     Args:
-        where: The method.
+        method: The method, or the constructor.
         given: Its unknown keywords; without unknown keywords, nothing happens.
         terminated: Its argument for episodes that ended by the rules of the environment.
         truncated: Its argument for episodes that were stopped from outside.
@@ -240,10 +240,14 @@ def reject_unknown(where: str, given: Collection[str], terminated: str, truncate
         UnknownArgumentError: If there are some.
     """
     for name in given:
+        where = method.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+        remedy = proposal([name], set(inspect.signature(method).parameters) - {"self", "unknown"}) or (
+            "An episode that reached its end by the rules of the environment is terminated, one that was stopped from outside "
+            "is truncated."
+        )
         raise UnknownArgumentError(
-            f"{where}: found the argument `{name}`, expected flags as `{terminated}=` and `{truncated}=`. An episode that "
-            f"reached its end by the rules of the environment is terminated, one that was stopped from outside is truncated. "
-            "All arguments are in `help()` of the method."
+            f"{where}: found the argument `{name}`, expected flags as `{terminated}=` and `{truncated}=`, or another argument "
+            f"in `help({where})`. {remedy}"
         )
 
 

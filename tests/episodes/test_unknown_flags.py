@@ -34,6 +34,20 @@ def test_a_flag_of_another_name_raises_with_the_names_of_ours(call, words):
     assert isinstance(error.value, EpisodiaError)
 
 
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda: SingleAgentEpisode(observation=[1]), "observations"),
+        (lambda: walk().add_env_step(1, 0, 0.0, terminateds=True), "terminated"),
+        (lambda: MultiAgentEpisode(agent_to_module_mapping=str), "agent_to_module_mapping_fn"),
+        (lambda: game().add_env_step({"a": 1}, {"a": 0}, {"a": 0.0}, truncated=True), "truncateds"),
+    ],
+)
+def test_a_misspelt_argument_raises_with_the_nearest_name(call, meant):
+    with pytest.raises(UnknownArgumentError, match=rf"Did you mean `{meant}`\?$"):
+        call()
+
+
 def test_a_step_that_is_rejected_is_not_recorded():
     episode = walk()
     with pytest.raises(UnknownArgumentError):

@@ -120,7 +120,7 @@ class MultiAgentEpisode:
             EpisodeError: If the lists do not fit together.
         """
         if unknown:
-            reject_unknown("MultiAgentEpisode", unknown, "terminateds", "truncateds")
+            reject_unknown(MultiAgentEpisode.__init__, unknown, "terminateds", "truncateds")
         self.id_ = uuid.uuid4().hex if id_ is None else id_
         where = f"episode {self.id_!r}"
         self.observation_space = construction.as_spaces("observation_space", observation_space, where)
@@ -214,7 +214,7 @@ class MultiAgentEpisode:
             EpisodeError: If the episode is over or not reset, or a part of the step does not fit. Nothing is stored then.
         """
         if unknown:
-            reject_unknown("add_env_step", unknown, "terminateds", "truncateds")
+            reject_unknown(MultiAgentEpisode.add_env_step, unknown, "terminateds", "truncateds")
         roster = self.roster
         if self.is_terminated or self.is_truncated or not roster.clock.was_reset or roster.has_split_steps:
             raise stepping.cannot_step(self)

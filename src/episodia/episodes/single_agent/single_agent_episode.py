@@ -156,7 +156,7 @@ class SingleAgentEpisode:
             EpisodeError: If the columns have different lengths.
         """
         if unknown:
-            reject_unknown("SingleAgentEpisode", unknown, "terminated", "truncated")
+            reject_unknown(SingleAgentEpisode.__init__, unknown, "terminated", "truncated")
         id_, *ids = checked_ids(EpisodeError, "SingleAgentEpisode", (id_, agent_id, module_id, multi_agent_episode_id))
         self._begin(
             uuid.uuid4().hex if id_ is None else id_,
@@ -255,7 +255,7 @@ class SingleAgentEpisode:
             SpaceError: If observation or action does not fit its space.
         """
         if unknown:
-            reject_unknown("add_env_step", unknown, "terminated", "truncated")
+            reject_unknown(SingleAgentEpisode.add_env_step, unknown, "terminated", "truncated")
         if self.is_terminated or self.is_truncated or (self.t == self.t_started and not self.is_reset):
             raise cannot_step(self)
         column, columns = self.observations, self.extra_model_outputs
