@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
-from episodia.connectors import FlattenObservations
-from episodia.learners import LossInputs, ReplayedSteps
+from episodia.connectors import FlattenObservations, NStepReturns
+from episodia.learners import DQNConfig, LossInputs, ReplayedSteps
+from episodia.replay import Sequences
 from episodia.training import train
 
 LENGTH = 5
@@ -54,16 +57,30 @@ WHERE = {
     "flattened observations": (ForbidOne, [FlattenObservations()]),
     "infos": (ForbidOneInInfos, []),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNOfTwoSteps(DQNConfig):
+    """Adds up the rewards behind the draw."""
+
+    def draw(self):
+        return Sequences(2)
+
+    def targets(self, device):
+        return [NStepReturns(n=2)]
+
+
 ALGORITHMS = {
     "dqn": {},
     "rainbow": {"n_step": 2},
     "r2d2": {"max_seq_len": 3, "burn_in": 1},
     "discrete_sac": {},
+    DQNOfTwoSteps(): {},
 }
 
 
 @pytest.mark.parametrize("where", WHERE)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda each: str(each).split("(")[0])
 def test_targets_know_which_actions_are_allowed_after_each_step(algorithm, where):
     env, connectors = WHERE[where]
     with train(algorithm, env, connectors=connectors, **STEPS, progress=False, **ALGORITHMS[algorithm]) as training:
@@ -76,8 +93,10 @@ def test_targets_know_which_actions_are_allowed_after_each_step(algorithm, where
     if "seq_lens" in batch:
         found = found[torch.arange(found.shape[1]) < batch["seq_lens"][:, None]]
     stretches = np.repeat(np.arange(len(sample)), sample.lengths)
-    for t, stop, mask in zip(times, last[stretches], found.tolist(), strict=True):
-        after = min(t + learner.config.n_step, stop)
+    adds_up_later = isinstance(algorithm, DQNOfTwoSteps)
+    ends = sample.t_started + sample.lengths if adds_up_later else last
+    for t, end, stop, mask in zip(times, ends[stretches], last[stretches], found.tolist(), strict=True):
+        after = min(t + (2 if adds_up_later else learner.config.n_step), end)
         # What follows an end has no value. A mask of an info is stored with the action that is chosen by it.
         is_known = after < (stop if where == "infos" else LENGTH)
         assert mask == (allowed_at(after) if is_known else [True] * 3)

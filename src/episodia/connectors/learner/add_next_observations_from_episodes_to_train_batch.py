@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from episodia.columns import Columns
@@ -14,7 +15,7 @@ from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.piece_lookup import leaves
-from episodia.episodes import Ragged
+from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError
 from episodia.modules.action_masks import mask_in
 
@@ -46,9 +47,19 @@ class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
             found = needed_column(outputs, Columns.OBS, "`AddObservationsFromEpisodesToBatch`")
             track = as_track(as_ragged(found, rows), type(self).__name__)
             following = columns[Columns.NEXT_OBS] = track.following()
-            if mask_in(following.values) is None and rows.has_in_observations(Columns.ACTION_MASK):
-                raw = rows.flat(Columns.OBS, tail=True)
-                columns[Columns.NEXT_ACTION_MASK] = raw.with_values(mask_in(raw.values)).following()
+            masks = next_masks(columns, rows, following)
+            if masks is not None:
+                columns[Columns.NEXT_ACTION_MASK] = masks
+
+
+def next_masks(columns: Mapping[str, Any], rows: EpisodeList, observations: Ragged) -> Ragged | None:
+    """Return the mask of the actions that are allowed after each step, None if there is none beside the observations."""
+    if Columns.NEXT_ACTION_MASK in columns:
+        return as_ragged(columns[Columns.NEXT_ACTION_MASK], rows)
+    if mask_in(observations.values) is not None or not rows.has_in_observations(Columns.ACTION_MASK):
+        return None
+    raw = rows.flat(Columns.OBS, tail=True)
+    return raw.with_values(mask_in(raw.values)).following()
 
 
 def check_tracks(piece: ConnectorV2, pipeline: ConnectorPipelineV2) -> None:

@@ -12,7 +12,11 @@ from episodia.arguments import checked_number, checked_whole
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import mapped_rows
 from episodia.connectors.kinds import Kind
-from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import as_track, check_tracks
+from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import (
+    as_track,
+    check_tracks,
+    next_masks,
+)
 from episodia.connectors.learner.value_estimates import ends, flat_column, made_column
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
@@ -28,7 +32,17 @@ class NStepReturns(ColumnPiece):
     """
 
     reads = frozenset({Columns.OBS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS})
-    writes = frozenset({Columns.REWARDS, Columns.NEXT_OBS, Columns.TERMINATEDS, Columns.TRUNCATEDS, Columns.DISCOUNTS})
+    writes = frozenset(
+        {
+            Columns.REWARDS,
+            Columns.NEXT_OBS,
+            Columns.NEXT_ACTION_MASK,
+            Columns.TERMINATEDS,
+            Columns.TRUNCATEDS,
+            Columns.DISCOUNTS,
+        }
+    )
+    fills = frozenset({Columns.NEXT_ACTION_MASK})
     lookback = 0
     kind = Kind.FORWARD_LOOKING
 
@@ -64,6 +78,11 @@ class NStepReturns(ColumnPiece):
             )
             columns[Columns.DISCOUNTS] = rewards.with_values(found.discounts.astype(np.float32))
             columns[Columns.NEXT_OBS] = rewards.with_values(track.take(found.next_rows))
+            masks = next_masks(columns, rows, track)
+            if masks is not None:
+                # A track has one row more for each episode than there are steps.
+                last_steps = found.next_rows - 1 - np.repeat(np.arange(len(track.lengths)), track.lengths)
+                columns[Columns.NEXT_ACTION_MASK] = rewards.with_values(masks.take(last_steps))
             reaches_end = found.next_rows == np.repeat(track.offsets[1:] - 1, track.lengths)
             for name, flag in flags.items():
                 columns[name] = rewards.with_values(reaches_end & np.repeat(flag, track.lengths))
