@@ -31,7 +31,7 @@ def breaks(law, message="", **options):
 
 
 @breaks("it_runs", "not finalized")
-class HandsOutGrowingOnes(PlainRunner):
+class LeavesEpisodesGrowing(PlainRunner):
     def sample(self, **options):
         return EpisodeList([copy_of_reset(episode) for episode in super().sample(**options)])
 
@@ -60,7 +60,7 @@ class LosesShortChunks(PlainRunner):
 
 
 @breaks("every_step_is_there_once", "expected one that begins at")
-class HandsOutTwice(PlainRunner):
+class ReturnsChunksTwice(PlainRunner):
     def sample(self, **options):
         episodes = list(super().sample(**options))
         return EpisodeList([*episodes, *episodes[:1]])
@@ -83,7 +83,7 @@ class TakesTruncatedForTerminated(PlainRunner):
 
 
 @breaks("every_step_is_there_once", "expected one that begins at 0")
-class NamesChunksAnew(PlainRunner):
+class RenamesChunks(PlainRunner):
     def sample(self, **options):
         episodes = super().sample(**options)
         for episode in episodes:
