@@ -44,6 +44,13 @@ def test_setup_sees_spaces_and_model_config():
     assert isinstance(module, ValueModule)
 
 
+def test_no_catalog_is_taken_and_any_other_rejected():
+    Small(OBSERVATIONS, ACTIONS, inference_only=True, learner_only=False, model_config=None, catalog_class=None)
+
+    with pytest.raises(ModuleError, match=r"Small: found `catalog_class=.*Build the networks in `setup`"):
+        Small(OBSERVATIONS, ACTIONS, catalog_class=dict)
+
+
 def test_each_forward_pass_calls_its_own_method():
     class Named(RLModule):
         def _forward(self, batch, **kwargs):

@@ -17,6 +17,7 @@ from episodia.modules.declared_views import DeclaredViews, WithViews
 from episodia.modules.distributions import dist_for
 from episodia.modules.protocol import DistributionClass
 from episodia.rllib.array_helpers import convert_to_numpy
+from episodia.trees import describe
 from episodia.types import Batch, Item
 
 
@@ -29,6 +30,10 @@ class RLModule(WithViews):
         inference_only: Stored for `setup`.
         learner_only: Stored for `setup`.
         model_config: Settings of the subclass, JSON values if the module is to be saved.
+        catalog_class: None, for constructors of subclasses that pass it on.
+
+    Raises:
+        ModuleError: If a catalog is given.
 
     Attributes:
         action_dist_cls: The distribution of the module's `action_dist_inputs`; None takes `dist_for(action_space)`.
@@ -53,7 +58,13 @@ class RLModule(WithViews):
         inference_only: bool = False,
         learner_only: bool = False,
         model_config: dict[str, Any] | None = None,
+        catalog_class: None = None,
     ) -> None:
+        if catalog_class is not None:
+            raise ModuleError(
+                f"{type(self).__name__}: found `catalog_class={describe(catalog_class)}`, expected None, because there are no "
+                "catalogs. Build the networks in `setup`."
+            )
         self.observation_space = observation_space
         self.action_space = action_space
         self.inference_only = inference_only
