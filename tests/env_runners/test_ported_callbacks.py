@@ -97,7 +97,9 @@ def test_a_method_for_no_event_is_an_error(kind):
         def on_episode_ended(self, **kwargs):
             raise AssertionError
 
-    with pytest.raises(EnvRunnerError, match=r"found the methods \['on_episode_ended'\] .*'on_episode_end'"):
+    with pytest.raises(
+        EnvRunnerError, match=r"found the methods \['on_episode_ended'\] .*'on_episode_end'.*`TrainingCallback`"
+    ):
         kind(callbacks=[Misspelt()])
 
 

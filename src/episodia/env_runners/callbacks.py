@@ -122,8 +122,8 @@ def _functions_of(callback: Any) -> list[tuple[str, _Function]]:
     if unknown:
         raise EnvRunnerError(
             f"callbacks: found the methods {unknown} of {shown(callback)}, expected the names of events, {list(EVENTS)}. "
-            "Correct the names, or let other methods begin with another word. For events of a training pass `watchers`, see "
-            "`Training.run`."
+            "Correct the names, or let other methods begin with another word. For events of a training, pass a "
+            "`TrainingCallback` to `train`."
         )
     found = [(event, getattr(callback, event)) for event in EVENTS if _is_overridden(callback, event)]
     if not found and not isinstance(callback, Callbacks):
