@@ -234,7 +234,7 @@ def set_at(*path, to):
 
 CHANGES = {
     "unknown module": (set_at("module", "class", to="os.system"), "os.system"),
-    "module of another type": (set_at("module", "class", to=["MLPActorCritic"]), "expected one of"),
+    "module of another type": (set_at("module", "class", to=["MLPActorCritic"]), "expected a registered one"),
     "unknown piece": (set_at("env_to_module", "pieces", 0, "class", to="subprocess.Popen"), "subprocess.Popen"),
     "unknown argument": (set_at("module_to_env", "pieces", 0, "arguments", to={"nothing": 1}), "its own arguments"),
     "chosen device": (set_at("env_to_module", "pieces", -1, "arguments", to={"device": "cuda"}), "its own arguments"),

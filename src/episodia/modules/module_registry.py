@@ -106,9 +106,9 @@ def module_name(module: Module) -> str:
     found = MODULES.name_of(type(module))
     if found is None:
         raise ModuleError(
-            f"found a module of the class {type(module).__name__}, which is not registered, expected one of "
-            f"{MODULES.names}. Decorate the class with `register_module(name)`, or let its package announce it as an entry "
-            f"point of {MODULES.group!r}; write a class instead of a function, see `Rule`."
+            f"found a module of the class {type(module).__name__}, which is not registered, expected a class with a name that "
+            "files can hold. Decorate it with `register_module(name)`, or let its package announce it as an entry point of "
+            f"{MODULES.group!r}; write a class instead of a function, see `Rule`."
         )
     return found
 
@@ -128,8 +128,8 @@ def make_module(
     made: Any = MODULES.find(name) if isinstance(name, str) else None
     if made is None:
         raise ModuleError(
-            f"found a module of the class {repr(name)[:80]}, expected one of {MODULES.names}. Install the package that "
-            "announces it, or import the module that registers it with `register_module` first."
+            f"found a module of the class {repr(name)[:80]}, expected a registered one. Install the package that announces "
+            "it, or import the module that registers it with `register_module` first."
         )
     if made in _NETWORKS:
         # A small file can ask for any amount of memory, so its sizes must first fit the weights that it holds.

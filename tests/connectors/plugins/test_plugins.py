@@ -140,6 +140,11 @@ def test_an_unknown_name_is_an_error_that_lists_the_known_ones(install):
     assert isinstance(error.value, KeyError)
 
 
+def test_a_misspelt_name_is_an_error_that_names_the_nearest_one():
+    with pytest.raises(PieceLookupError, match=r"Did you mean `FrameStacking`\?"):
+        load_connector("FrameStackign")
+
+
 # --- Saving and loading ------------------------------------------------------------------------------------------------
 
 SPACES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)

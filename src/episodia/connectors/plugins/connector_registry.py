@@ -7,6 +7,7 @@ from inspect import isabstract
 from typing import Any, Final
 
 from episodia import connectors
+from episodia.arguments import proposal
 from episodia.class_registry import ClassRegistry
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
@@ -54,7 +55,8 @@ def load_connector(name: str) -> type[ConnectorV2]:
         CONNECTORS.check_unique(name)
     if found is None:
         raise PieceLookupError(
-            f"connector {name!r}: found no connector of that name, expected one of {CONNECTORS.names}. Install its package; "
-            f"packages announce connectors in the entry point group {CONNECTORS.group!r}."
+            f"connector {name!r}: found no connector of that name, expected one of {CONNECTORS.names}. "
+            f"{proposal([name], CONNECTORS.names) or 'Install its package.'} Packages announce connectors in the entry point "
+            f"group {CONNECTORS.group!r}."
         )
     return found

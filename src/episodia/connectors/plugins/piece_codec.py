@@ -101,8 +101,8 @@ def _class_name(piece: ConnectorV2) -> str:
     name = CONNECTORS.name_of(type(piece))
     if name is None:
         raise PipelineError(
-            f"piece {piece.name!r}: found the class {type(piece).__name__}, which is not registered, expected one of "
-            f"{CONNECTORS.names}. Decorate the class with `register_connector(name)`, or let its package announce it as an "
+            f"piece {piece.name!r}: found the class {type(piece).__name__}, which is not registered, expected a class with a "
+            "name that files can hold. Decorate it with `register_connector(name)`, or let its package announce it as an "
             f"entry point of {CONNECTORS.group!r}."
         )
     return name
@@ -192,8 +192,8 @@ def _class_of(data: Mapping[str, Any]) -> type[ConnectorV2]:
     made = CONNECTORS.find(name) if isinstance(name, str) else None
     if made is None:
         raise PipelineError(
-            f"found a piece of the class {repr(name)[:80]}, expected one of {CONNECTORS.names}. Install the package that "
-            "announces it, or import the module that registers it with `register_connector` first."
+            f"found a piece of the class {repr(name)[:80]}, expected a registered one. Install the package that announces "
+            "it, or import the module that registers it with `register_connector` first."
         )
     return made
 
