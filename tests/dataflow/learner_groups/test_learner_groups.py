@@ -89,7 +89,7 @@ def test_hosts_go_on_from_a_state():
         assert_same_weights(two.get_weights(), one.get_weights())
 
 
-def test_hosts_that_die_or_hang_leave_no_trace_in_the_weights():
+def test_f11_hosts_that_die_or_hang_leave_no_trace_in_the_weights():
     lists = samples(5)
     expected, replaced = updated_here(lists=lists), 0
     for seed in range(6):

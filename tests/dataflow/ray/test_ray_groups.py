@@ -107,14 +107,14 @@ def check_kills(counts, chunks, num_kills):
     assert counts["lost"] <= 2 * num_kills
 
 
-def test_each_chunk_comes_once_after_ten_kills():
+def test_f12_each_chunk_comes_once_after_ten_kills():
     counts, chunks = kill_at_random(10, seed=0)
 
     check_kills(counts, chunks, 10)
 
 
 @pytest.mark.slow
-def test_each_chunk_comes_once_after_a_hundred_kills():
+def test_f12_each_chunk_comes_once_after_a_hundred_kills():
     counts, chunks = kill_at_random(100, seed=1, num_runners=3)
 
     check_kills(counts, chunks, 100)

@@ -35,7 +35,7 @@ def lists(num):
     return [walks([9, 30, 4 + seed, 17, 12], seed) for seed in range(num)]
 
 
-def test_ranks_learn_what_one_learner_learns_whoever_is_killed(engine):
+def test_f11_ranks_learn_what_one_learner_learns_when_some_are_killed(engine):
     one = MAKE()
     with LearnerGroup(MAKE, 2, engine=engine, timeout_s=20.0) as group:
         for number, episodes in enumerate(lists(5)):
@@ -51,7 +51,7 @@ def test_ranks_learn_what_one_learner_learns_whoever_is_killed(engine):
         assert group.num_steps == one.num_steps
 
 
-def test_a_learner_that_is_killed_goes_on_from_its_snapshot():
+def test_f11_a_learner_that_is_killed_goes_on_from_its_snapshot():
     one = MAKE()
     with RayEngine(spares=1, shows_output=False) as own:
         updates = Updates(MAKE(), own, depth=2, snapshot_every=3, **HOW)
@@ -74,7 +74,7 @@ def test_a_learner_that_is_killed_goes_on_from_its_snapshot():
 
 
 @pytest.mark.slow
-def test_ranks_that_are_killed_at_any_time_change_nothing(engine):
+def test_f11_ranks_that_are_killed_at_any_time_change_nothing(engine):
     one = MAKE()
     with LearnerGroup(MAKE, 3, engine=engine, timeout_s=20.0) as group:
         for number, episodes in enumerate(lists(30)):

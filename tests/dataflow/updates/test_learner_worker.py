@@ -45,7 +45,7 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize(("snapshot_every", "schedules"), [(1, 6), (3, 6), (100, 2)])
-def test_a_learner_that_dies_or_hangs_leaves_no_trace(lists, expected, snapshot_every, schedules):
+def test_f11_a_learner_that_dies_or_hangs_leaves_no_trace(lists, expected, snapshot_every, schedules):
     replaced = 0
     for seed in range(schedules):
         with SimulatedEngine(seed, p_die=0.2, p_hang=0.05) as engine:
@@ -59,7 +59,7 @@ def test_a_learner_that_dies_or_hangs_leaves_no_trace(lists, expected, snapshot_
 
 
 @pytest.mark.slow
-def test_a_learner_that_dies_at_any_call_leaves_no_trace_in_thousands_of_schedules(lists, expected):
+def test_f11_a_learner_that_dies_at_any_call_leaves_no_trace_in_thousands_of_schedules(lists, expected):
     for seed in range(2000):
         with SimulatedEngine(seed, p_die=0.3, p_hang=0.1) as engine:
             updates = Updates(new_learner(PPOConfig()), engine, snapshot_every=1 + seed % 5, call_timeout_s=40.0, **HOW)
@@ -107,7 +107,7 @@ def test_a_successor_that_forgets_what_has_come_since_is_found(lists, expected, 
 
     monkeypatch.setattr(Updates, "_keep", forgetful)
     with pytest.raises(Exception):  # noqa: B017, PT011  # results are missing, or weights differ
-        test_a_learner_that_dies_or_hangs_leaves_no_trace(lists, expected, 2, 3)
+        test_f11_a_learner_that_dies_or_hangs_leaves_no_trace(lists, expected, 2, 3)
 
 
 def test_without_snapshots_the_death_of_a_learner_is_an_error(lists):

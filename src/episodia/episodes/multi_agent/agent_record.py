@@ -231,18 +231,16 @@ class AgentRecord:
         if reward is None:
             rule_for(self._standing() | step.parts_for(agent))  # which may say that one is missing
             reward = 0.0
-        before = self, pending, single._last_step_time, single.extra_model_outputs
-        is_growing = not single.observations.finalized
-        if not is_growing:
+        if single.observations.finalized:
             # Arrays may change their dtype by what is appended, so a copy is the way back.
             self._remember(step)
             step.undo.append(_restoring(single))
+        else:
+            step.completed.append((self, pending, single.t, single._last_step_time, single.extra_model_outputs))
         if extras is not None or single.extra_model_outputs:
             extras = self._fit_outputs({} if extras is None else extras, step)
         shown = single.get_observations(-1) if repeats else step.observations[agent]
         single.add_env_step(shown, action, reward, infos, extra_model_outputs=extras)
-        if is_growing:
-            step.completed.append(before)
         if not repeats:
             self.timeline.env_steps.append(step.env_t)
         if pending is not None:
@@ -250,11 +248,11 @@ class AgentRecord:
             step.answered.append(self)
 
     def take_back_step(
-        self, pending: PendingStep | None, last_step_time: float | None, columns: dict[str, LookbackBuffer]
+        self, pending: PendingStep | None, t: int, last_step_time: float | None, columns: dict[str, LookbackBuffer]
     ) -> None:
-        """Remove the last step, which was completed while this was so."""
+        """Remove the last step, which was completed while this was so, as far as it was stored."""
         single = self.known
-        single.t -= 1
+        single.t = t
         single.is_terminated = single.is_truncated = False
         take_back(single)
         single.extra_model_outputs = columns

@@ -229,11 +229,17 @@ class MultiAgentEpisode:
         step, known = EnvStep(self, columns, *flags), len(self._agent_to_module_mapping)
         try:
             roster.store(step)
+            if roster.num_ended or step.has_ends:
+                self._end(flags)
         except BaseException:
-            self._forget_modules(known)
+            if self.env_t == step.env_t:  # an interrupt came after the step was stored
+                self._end(flags)
+            else:
+                self._forget_modules(known)
             raise
-        if roster.num_ended or step.has_ends:
-            self.is_terminated, self.is_truncated = roster.ends(ALL in flags[0], ALL in flags[1])
+
+    def _end(self, flags: tuple[Mapping[AgentID, bool], Mapping[AgentID, bool]]) -> None:
+        self.is_terminated, self.is_truncated = self.roster.ends(*(ALL in ended for ended in flags))
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
 

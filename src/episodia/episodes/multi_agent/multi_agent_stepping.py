@@ -88,7 +88,7 @@ class EnvStep:
         may_repeat, may_add = episode.missing_final_observation == "repeat", episode.rewards_after_done == "add"
         self.allowed = rules.MAY_REPEAT * may_repeat | rules.MAY_ADD * may_add
         self.undo: list[Callable[[], object]] = []
-        self.completed: list[tuple[AgentRecord, PendingStep | None, float | None, dict[str, LookbackBuffer]]] = []
+        self.completed: list[tuple[AgentRecord, PendingStep | None, int, float | None, dict[str, LookbackBuffer]]] = []
         self.answered: list[AgentRecord] = []
         self.num_ended = 0
 
@@ -168,8 +168,8 @@ class EnvStep:
         """Leave the records of all agents as they were before."""
         for undo in reversed(self.undo):
             undo()
-        for record, pending, last_step_time, columns in self.completed:
-            record.take_back_step(pending, last_step_time, columns)
+        for record, pending, t, last_step_time, columns in self.completed:
+            record.take_back_step(pending, t, last_step_time, columns)
 
 
 def _is_something(given: Any) -> bool:

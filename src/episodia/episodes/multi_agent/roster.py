@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from episodia.episodes.multi_agent.agent_record import AgentRecord
@@ -64,6 +65,7 @@ class Roster:
             EpisodiaError: Naming the agent.
         """
         records, completes, has_ends, agent = self.records, step.completes, step.has_ends, None
+        clock, before = self.clock, (self.num_ended, self.observed_last)
         try:
             for agent in step.agents(self.episodes):
                 record = records.get(agent)
@@ -79,16 +81,19 @@ class Roster:
                     record.complete(step)  # by the rule for all agents that are free, looked up once for the step
                 else:
                     record.store(step)
-        except BaseException as error:  # also from the mapping function of the user, for a new agent
+            self.num_ended += step.num_ended
+            self.observed_last = set(step.observations)
+            clock.tick()  # from here on the step is stored
+        except BaseException as error:  # an interrupt, or from the mapping function of the user, for a new agent
+            if clock.env_t == step.env_t:
+                raise
             step.take_back()
+            self.num_ended, self.observed_last = before
             if isinstance(error, EpisodiaError):
                 where = f"episode {step.episode.id_!r}, agent {agent!r}, environment step {step.env_t}"
                 raise type(error)(f"{where}: {error}") from error
             raise
-        # Everything fits: from here on nothing can fail.
-        self.tick(step.observations)
-        self.num_ended += step.num_ended
-        version = self.clock.weights_version if step.answered and self.clock.weights_versions else None
+        version = clock.weights_version if step.answered and clock.weights_versions else None
         if version is not None:
             self.use_version(version, step.answered)
 
@@ -99,19 +104,20 @@ class Roster:
             check_name(agent)
             record = AgentRecord(agent)
         record.store(step)
-        if not record.is_blank and agent not in records:
-            records[agent] = record
-            step.undo.append(lambda: records.pop(agent))
+        step.undo.append(partial(self._forget, agent, records.get(agent)))
         if record.episode is not None:
             episodes[agent] = record.episode
-            # Agents stand in the order in which they came.
-            records[agent] = records.pop(agent)
-            step.undo.append(lambda: episodes.pop(agent))
+            records.pop(agent, None)  # agents stand in the order in which they came
+        if not record.is_blank:
+            records[agent] = record
 
-    def tick(self, observed: Iterable[AgentID]) -> None:
-        """Advance the clock by an environment step that the records have, at which the agents `observed` had an observation."""
-        self.clock.tick()
-        self.observed_last = set(observed)
+    def _forget(self, agent: AgentID, record: AgentRecord | None) -> None:
+        """Take back what `_store_unseen` stores; `record` is that of the agent before, if there was one."""
+        self.episodes.pop(agent, None)
+        if record is None:
+            self.records.pop(agent, None)
+        else:
+            self.records[agent] = record
 
     def settle_step(self, observed: Collection[AgentID], ends: Mapping[AgentID, tuple[bool, bool]], now: float) -> None:
         """Settle a step that the records of all agents in `observed` have settled; see `JointStep`.
