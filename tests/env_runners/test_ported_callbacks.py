@@ -103,6 +103,13 @@ def test_a_method_for_no_event_is_an_error(kind):
         kind(callbacks=[Misspelt()])
 
 
+def test_what_is_no_method_may_have_any_name():
+    class WithFlag(RLlibCallback):
+        on_gpu = False
+
+    one(callbacks=[WithFlag()]).close()
+
+
 def test_functions_get_the_keywords_that_they_name():
     ended = []
     with one(callbacks=[{"on_episode_end": lambda env_index: ended.append(int(env_index))}]) as runner:

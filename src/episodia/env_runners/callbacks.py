@@ -118,7 +118,9 @@ def _functions_of(callback: Any) -> list[tuple[str, _Function]]:
         return list(callback.items())
     if isinstance(callback, type):
         raise EnvRunnerError(f"callbacks: found the class {shown(callback)}, expected an instance. Call it.")
-    unknown = [name for name in dir(type(callback)) if name.startswith("on_") and name not in EVENTS]
+    kind = type(callback)
+    methods = [name for name in dir(kind) if name.startswith("on_") and callable(getattr(kind, name))]
+    unknown = [name for name in methods if name not in EVENTS]
     if unknown:
         raise EnvRunnerError(
             f"callbacks: found the methods {unknown} of {shown(callback)}, expected the names of events, {list(EVENTS)}. "
