@@ -60,6 +60,11 @@ class RunnerSettings:
             EnvRunnerError, "runner", "batch_mode", self.batch_mode, ("truncate_episodes", "complete_episodes")
         )
         check_fragment_length(self.rollout_fragment_length, self.train_batch_size)
+        if self.batch_mode == "complete_episodes" and self.train_batch_size is not None:
+            raise EnvRunnerError(
+                f'found `train_batch_size={self.train_batch_size}` with `batch_mode="complete_episodes"`, which returns as '
+                "many episodes as there are environments; expected one of the two. Leave one out."
+            )
         check_whole(0, reward_delay=self.reward_delay, lookback=self.lookback)
         check_whole(0, or_none=True, max_restarts=self.max_restarts)
         check_whole(1, or_none=True, horizon=self.horizon, soft_horizon=self.soft_horizon)
