@@ -90,7 +90,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             env: A callable that makes a `MultiAgentEnv`, or a parallel or turn-based environment of PettingZoo; or a ready
                 one, if `num_envs` is 1.
             modules: One module for all agents, or several by their ids; or a `MultiAgentPolicy`, which acts here as it does
-                alone, with a memory for each environment; None acts at random.
+                alone, with a memory for each environment; None acts at random, and runs no pipeline.
             num_envs: The number of environments.
             vectorization: `"sync"` steps them one after another, `"async"` at the same time, in a process each.
             agent_to_module_mapping_fn: Called with an agent and its episode, returns the module's id. By default there is

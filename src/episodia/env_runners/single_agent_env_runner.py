@@ -92,7 +92,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             env: A gymnasium id, an `EnvSpec`, a function that makes an environment or a vector environment, or a vector
                 environment that is ready.
             module: What acts: a module, or a `Policy`, which acts here as it does alone, with a memory for each environment;
-                None acts at random.
+                None acts at random, and runs no pipeline.
             num_envs: The number of environments to make; 1 by default.
             vectorization: `"sync"` steps them one after another, `"async"` in a process each, `"vector_entry_point"` uses the
                 environment's own vectorised form.
