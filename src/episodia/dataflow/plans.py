@@ -17,6 +17,7 @@ from episodia.dataflow.updates.learner_stages import GradientsThere, PrioritiesT
 from episodia.dataflow.updates.learner_worker import Updated, Updates
 from episodia.dataflow.updates.replaying import replay, replayed_lists, store
 from episodia.episodes import EpisodeList
+from episodia.errors import FlowError
 from episodia.learners import Learner, Metrics, ReplayUpdates
 from episodia.learners.update_metrics import mean_of_updates
 from episodia.replay import ReplayBuffer, Sequences
@@ -137,7 +138,15 @@ def from_replay(
         mode: `"async"`: as deliveries come. `"bulk_sync"`: in rounds.
         then: What computes priorities where the runners are; None gives new steps the largest one.
         **wanted: Other arguments of a runner's `sample`.
+
+    Raises:
+        FlowError: If there are more shards than runners.
     """
+    if len(shards) > group.num_runners:
+        raise FlowError(
+            f"from_replay: found {len(shards)} shards and {group.num_runners} runners, expected one for each shard, because "
+            "others stay empty. Use fewer shards, or more runners."
+        )
     share = _share_of(group, num_timesteps)
     played = rollouts(group, mode, then=then, num_timesteps=share, **wanted)
     stored = (played if mode == "async" else played.flatten()).tap(store(*(own.buffer for own in shards)))

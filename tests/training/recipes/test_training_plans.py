@@ -7,7 +7,7 @@ import torch
 from episodia.connectors import MeanStdFilter
 from episodia.dataflow import Flow, concurrently, episodes_of, replayed_lists, rollouts, store, train_one_step
 from episodia.dataflow.plans import in_rounds
-from episodia.errors import TrainingError
+from episodia.errors import FlowError, TrainingError
 from episodia.learners import ReplayUpdates
 from episodia.replay import ReplayBuffer, WholeEpisodes
 from episodia.training import (
@@ -234,6 +234,11 @@ def test_a_plan_for_groups_with_one_runner_is_rejected():
     runner, learner = Setup.of("ppo", "CartPole-v1", **SMALL).build()
     with runner, pytest.raises(TrainingError, match="num_runners"):
         Training(runner, learner, Recipe(plan="rounds"))
+
+
+def test_shards_that_no_runner_would_fill_are_rejected():
+    with pytest.raises(FlowError, match="3 shards and 2 runners"):
+        Training.of(Setup.of("apex", "CartPole-v1", num_shards=3, num_runners=2))
 
 
 def test_all_names_of_plans_are_known():
