@@ -102,7 +102,7 @@ def is_alive(pid):
         return False
 
 
-def are_gone(pids, within_s):
+def are_gone(pids, within_s=60.0):
     """Wait until processes have ended; tell whether they have in time."""
     deadline = time.monotonic() + within_s
     while any(map(is_alive, pids)):

@@ -110,6 +110,6 @@ def test_a_disk_that_is_full_at_a_checkpoint_leaves_the_earlier_one_and_no_proce
     monkeypatch.undo()
 
     assert len(pids) == 2
-    assert are_gone(pids, 20)
+    assert are_gone(pids)
     with resume(tmp_path / "run", steps=128, engine="local", progress=False) as training:
         assert training.steps >= 128
