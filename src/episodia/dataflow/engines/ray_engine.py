@@ -11,15 +11,12 @@ from typing import Any, final
 from episodia.arguments import checked_flag, checked_whole
 from episodia.dataflow.engines.engine import Call, Engine, Handle, Worker
 from episodia.dataflow.engines.ray_host import RayHost
-from episodia.dataflow.engines.ray_processes import wait_for_end
 from episodia.dataflow.engines.ray_session import RaySession, check_ray_installed, ray_module
 from episodia.dataflow.engines.ray_worker import RayActor, RayCall, RayHandle, RayWorker
 from episodia.errors import EngineError
 
 # Objects may take so long to close themselves.
 _CLOSING_S = 1.5
-# So long are children of killed workers waited for, which usually end in a tenth of a second.
-_ENDING_S = 4.0
 # What the engine decides: Ray's own restarts and retries tell late of a death, and silently run a call twice.
 _DECIDED = ("max_restarts", "max_task_retries", "max_concurrency", "lifetime", "name")
 
@@ -138,7 +135,6 @@ class RayEngine(Engine):
         finally:
             for actor in self._actors:
                 actor.kill()
-            wait_for_end([pid for actor in self._actors for pid in actor.left], _ENDING_S)
             self._workers, self._actors = [], []
             self._spares.clear()
             self._session.leave()

@@ -33,7 +33,6 @@ class RayActor:
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self.closing: Any = None
-        self.left: list[int] = []  # its child processes, which end after it
         self._place = handle.place.remote()
         self._is_killed = False
 
@@ -53,8 +52,7 @@ class RayActor:
         self._is_killed = True
         if _ready([self._place]):
             with suppress(ray.exceptions.RayError):  # it has died before it could say where it is
-                self.left = kill_process(*ray.get(self._place))
-                return  # Ray would also kill the process that tidies up after it
+                kill_process(*ray.get(self._place))
         ray.kill(self.handle, no_restart=True)
 
 
