@@ -12,7 +12,7 @@ from gymnasium import Space, spaces
 from episodia.arguments import checked_seed
 from episodia.columns import Columns
 from episodia.errors import BatchError, EpisodeKeyError, ModuleError
-from episodia.modules.action_masks import action_mask
+from episodia.modules.masks_in_batches import action_mask
 from episodia.modules.random_actions import Range, checked_range, random_actions
 from episodia.stacking import stack, unstack
 from episodia.trees import as_rows, describe, leaves, map_batch

@@ -17,7 +17,7 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.piece_lookup import leaves
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError
-from episodia.modules.action_masks import mask_in
+from episodia.modules.masks_in_batches import mask_in
 
 if TYPE_CHECKING:
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2

@@ -21,7 +21,7 @@ from episodia.errors import LearnerError, ModuleError, NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.losses.loss import LossInputs
 from episodia.modules import Module
-from episodia.modules.action_masks import action_mask, mask_in
+from episodia.modules.masks_in_batches import action_mask, mask_in
 from episodia.replay import Draw, Sequences, Transitions
 from episodia.trees import map_batch
 from episodia.types import Batch

@@ -11,8 +11,8 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import LearnerError, ModuleError, NonFiniteError
 from episodia.learners.minibatches import check_is_dict
-from episodia.modules.action_masks import action_mask
 from episodia.modules.distributions import ActionDistribution
+from episodia.modules.masks_in_batches import action_mask
 from episodia.modules.protocol import DistributionModule, Module
 from episodia.trees import map_batch
 from episodia.types import Batch, Item

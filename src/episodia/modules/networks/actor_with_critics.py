@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from episodia.arguments import checked_choice, checked_flag, names_nearest_argument
 from episodia.columns import Columns
 from episodia.errors import ModuleError
-from episodia.modules.action_masks import action_mask
 from episodia.modules.distributions import DistributionSpec, dist_for
 from episodia.modules.distributions.categorical import CategoricalSpec
 from episodia.modules.distributions.point import PointSpec
 from episodia.modules.distributions.squashed_gaussian import SquashedGaussianSpec
+from episodia.modules.masks_in_batches import action_mask
 from episodia.modules.networks.acting_network import ActingNetwork, needed
 from episodia.modules.networks.encoders import Features, encoder_for
 from episodia.modules.networks.ensembles import Ensemble

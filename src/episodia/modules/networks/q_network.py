@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from episodia.arguments import checked_flag, checked_number, names_nearest_argument
 from episodia.columns import Columns
 from episodia.errors import ModuleError
-from episodia.modules.action_masks import action_mask
 from episodia.modules.distributions.categorical import CategoricalSpec
 from episodia.modules.distributions.for_space import dist_for
 from episodia.modules.distributions.point import GreedySpec
+from episodia.modules.masks_in_batches import action_mask
 from episodia.modules.networks.acting_network import ActingNetwork, needed
 from episodia.modules.networks.layers import check_size, check_sizes, linear, passed
 from episodia.modules.networks.noisy_linear import noisy_layers, set_exploring
