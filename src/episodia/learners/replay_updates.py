@@ -41,6 +41,7 @@ class ReplayUpdates:
     >>> from episodia import SingleAgentEpisode
     >>> from episodia.learners import DQNConfig
     >>> from episodia.modules import QNetwork
+    >>> from episodia.replay import ReplayBuffer
     >>> buffer = ReplayBuffer(100, seed=0)
     >>> _ = buffer.add([SingleAgentEpisode(observations=[np.zeros(1, np.float32)] * 3, actions=[0, 1], rewards=[0.0, 1.0],
     ...     terminated=True, len_lookback_buffer=0)])

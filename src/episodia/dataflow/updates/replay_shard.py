@@ -54,7 +54,7 @@ class ReplayShard:
     ...     shard = ReplayShard(lambda: ReplayBuffer(100, seed=0), engine)
     ...     shard.add([walk])
     ...     len(shard), shard.sample(3).flat("actions").values.tolist()
-    (2, [6, 6, 5])
+    (2, [6, 5, 5])
     """
 
     def __init__(
