@@ -124,7 +124,7 @@ def test_the_memory_of_episodes_that_were_let_go_is_used_again():
     for _ in range(6):
         twins.take()
         twins.step([0, 1, 2], (), "none", ("logp",))
-        blocks.append(id(twins.recorder._tape.block.leaves(twins.recorder._layout.observations)[0].array))
+        blocks.append(id(twins.recorder._tape.block.leaves[twins.recorder._layout.observations][0].array))
 
     assert len(set(blocks)) < len(blocks)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from episodia.columns import COLUMN_NAMES
 from episodia.episodes.lists.ragged import Ragged
-from episodia.stacking import stack
+from episodia.stacking import joined_rows, stack
 from episodia.trees import describe, flat, map_batch, rebuild_tuple
 from episodia.types import Item
 
@@ -37,7 +37,10 @@ def stacked(items: list[Any]) -> Any:
     Raises:
         ShapeError: If items differ in nesting or shape.
     """
-    if type(items[0]) is np.ndarray or not is_made_of_tensors(items[0]):
+    if type(items[0]) is np.ndarray:
+        rows = joined_rows(items)
+        return stack(items) if rows is None else rows
+    if not is_made_of_tensors(items[0]):
         return stack(items)
     torch = sys.modules["torch"]
     return map_batch(lambda *parts: torch.stack(parts), *items)

@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 
 from episodia.connectors.batches.batch_descriptions import describe_column, is_nested_batch, rows_of
-from episodia.connectors.pipelines.current_run import Run, current_run, owner_of
+from episodia.connectors.pipelines.current_run import RUNNING, Run, owner_of
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
@@ -46,7 +46,7 @@ def single_agent_episode_iterator(
     [('walk', 5), ('run', 6)]
     """
     found = agent_episodes(episodes, agents_that_stepped_only)
-    run = current_run() or Run({}, None, None, None, None, None, {})
+    run = RUNNING.get() or Run({}, None, None, None, None, None, {})
     if zip_with_batch_column is None:
         for episode in found:
             run.at_episode = episode

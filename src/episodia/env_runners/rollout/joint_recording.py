@@ -217,15 +217,19 @@ def _ends_of(choice: Choice, outcome: Any) -> _Ends | None:
         if not acted or observations.keys() != acted or rewards.keys() != acted or (infos and any(infos.values())):
             return None
         terminateds, truncateds = terminateds or {}, truncateds or {}
-        flags = [*terminateds.values(), *truncateds.values()]
-        if not _FLAG_TYPES.issuperset(map(type, flags)):
+        all_flags = [*terminateds.values(), *truncateds.values()]
+        if not _FLAG_TYPES.issuperset(map(type, all_flags)):
             return None  # left to the episode
     except (AttributeError, TypeError, ValueError):  # no dicts
         return None
-    if True not in flags:
+    if True not in all_flags:
         return {}
-    ends = {agent: (bool(terminateds.get(agent)), bool(truncateds.get(agent))) for agent in (*terminateds, *truncateds)}
-    ended = {agent: end for agent, end in ends.items() if any(end)}
+    ended = {
+        agent: (bool(terminateds.get(agent)), bool(truncateds.get(agent)))
+        for flags in (terminateds, truncateds)
+        for agent, flag in flags.items()
+        if flag
+    }
     return ended if ended.keys() < acted else None
 
 

@@ -118,9 +118,9 @@ class RecordedRows(UnmadeRows):
         columns = self.layout.stored_columns
         if columns is None:
             return None
-        leaves_of = self.chunks[0].block.leaves
+        leaves = self.chunks[0].block.leaves
         arrays = {
-            name: leaves_of(column)[0].flat if column.is_leaf else _flat(column, leaves_of(column))
+            name: leaves[column][0].flat if column.is_leaf else _flat(column, leaves[column])
             for name, column in columns.items()
         }
         return RowsInPlace(self._places.facts(), arrays, self._places.zeros)
@@ -150,7 +150,7 @@ class RecordedRows(UnmadeRows):
         found = self._column(column)
         if found is None:
             return None
-        leaves = self.chunks[0].block.leaves(found)
+        leaves = self.chunks[0].block.leaves[found]
         places = self._places
         return StoredColumn(partial(_taken, found, leaves), places.zeros, places.lookbacks(found), found.is_track)
 
@@ -163,7 +163,7 @@ class RecordedRows(UnmadeRows):
         found = self._column(column)
         if found is None or extra > found.is_track:
             return None  # after its steps, the block has rows of other chunks
-        return _taken(found, self.chunks[0].block.leaves(found), self._places.rows(extra))
+        return _taken(found, self.chunks[0].block.leaves[found], self._places.rows(extra))
 
     # --- The way to another process ---------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class RecordedRows(UnmadeRows):
             return [list_state.items_of([chunk.batch(column) for chunk in self.chunks], lookbacks.tolist())]
         counts = self.lengths + lookbacks + int(column.is_track)
         rows = rows_of_ranges(self._places.zeros - lookbacks, counts)
-        taken = _taken(column, self.chunks[0].block.leaves(column), rows)
+        taken = _taken(column, self.chunks[0].block.leaves[column], rows)
         return [list_state.values_of(taken, counts, lookbacks)]
 
     def _infos(self) -> list[Any]:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, repeat
 from operator import call, is_
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpiso
 # The dtype and the shape of each row.
 _Kind = tuple[np.dtype[Any], tuple[int, ...]]
 _Append = Callable[[Any], None]
-_T = TypeVar("_T")
 # Larger observations are copied, so that an episode does not keep those of all others in memory.
 _LARGE_ROW = 2**12
 _ARRAYS = frozenset({np.ndarray})
@@ -116,16 +115,13 @@ class JointRows:
 
     def of(self, kept: Sequence[bool]) -> JointRows:
         """Return those that are `kept`; what has been looked up stays."""
-
-        def some(values: list[_T]) -> list[_T]:
-            return [*compress(values, kept)]
-
         made = JointRows.__new__(JointRows)
-        made.owners, made.records, made.kinds = some(self.owners), some(self.records), self.kinds
-        made._singles, made._times = some(self._singles), some(self._times)
-        observations, actions, rewards, infos = self._appends
-        made._appends = some(observations), some(actions), some(rewards), some(infos)
-        made._outputs = {name: some(appends) for name, appends in self._outputs.items()}
+        made.kinds = self.kinds
+        made.owners, made.records = [*compress(self.owners, kept)], [*compress(self.records, kept)]
+        made._singles, made._times = [*compress(self._singles, kept)], [*compress(self._times, kept)]
+        observations, actions, rewards, infos = map(list, map(compress, self._appends, repeat(kept)))
+        made._appends = observations, actions, rewards, infos
+        made._outputs = {name: [*compress(appends, kept)] for name, appends in self._outputs.items()}
         return made
 
     def push(self, step: JointStep) -> None:

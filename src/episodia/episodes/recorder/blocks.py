@@ -76,47 +76,45 @@ class LeafArray:
 
 @final
 class Block:
-    """The arrays of all columns for `slots` time steps of all lanes."""
+    """The arrays of all columns for `slots` time steps of all lanes.
 
-    __slots__ = ("_columns", "_entries", "_entry_of", "num_lanes", "slots")
+    Attributes:
+        leaves: The arrays of each column, one for each of its leaves.
+    """
+
+    __slots__ = ("_entries", "_entry_of", "leaves", "num_lanes", "slots")
 
     def __init__(
         self, num_lanes: int, slots: int, columns: dict[RecorderColumn, list[LeafArray]] | None = None
     ) -> None:
         self.num_lanes = num_lanes
         self.slots = slots
-        self._columns = {} if columns is None else columns
+        self.leaves = {} if columns is None else columns
         # For infos: the entries, and for each lane and slot the number of its entry, from 1 on; 0 is an empty info.
         self._entries: list[InfoEntry] = []
         self._entry_of: np.ndarray | None = None
 
     def add(self, column: RecorderColumn) -> None:
         """Make room for `column`."""
-        self._columns[column] = [
-            LeafArray(self.num_lanes, self.slots, leaf.shape, leaf.dtype) for leaf in column.leaves
-        ]
+        self.leaves[column] = [LeafArray(self.num_lanes, self.slots, leaf.shape, leaf.dtype) for leaf in column.leaves]
 
     def remove(self, column: RecorderColumn) -> None:
         """Give up the rows of `column`."""
-        del self._columns[column]
-
-    def leaves(self, column: RecorderColumn) -> list[LeafArray]:
-        """Return the arrays of `column`, one for each of its leaves."""
-        return self._columns[column]
+        del self.leaves[column]
 
     def arrays(self) -> list[np.ndarray]:
         """Return all arrays; a block is not reused while its arrays are referenced."""
-        return [leaf.array for leaves in self._columns.values() for leaf in leaves]
+        return [leaf.array for arrays in self.leaves.values() for leaf in arrays]
 
     def forget_rows(self) -> None:
         """Drop the views that make writing cheap; the block is only read from now on."""
-        for leaves in self._columns.values():
+        for leaves in self.leaves.values():
             for leaf in leaves:
                 leaf.forget_rows()
 
     def rows(self, column: RecorderColumn, lane: int, start: int, stop: int) -> Any:
         """Return the read-only batch of the slots from `start` to just before `stop` of one lane, without a copy."""
-        leaves = self._columns[column]
+        leaves = self.leaves[column]
         if column.is_leaf:
             return leaves[0].alias[lane, start:stop]
         return column.nested([leaf.alias[lane, start:stop] for leaf in leaves])
@@ -157,7 +155,7 @@ class Block:
         slots = np.maximum(cursors[:, None] + np.arange(-keep, 1), 0)
         lanes = np.arange(self.num_lanes)[:, None]
         for column in columns:
-            for leaf, old in zip(self._columns[column], other._columns[column], strict=True):
+            for leaf, old in zip(self.leaves[column], other.leaves[column], strict=True):
                 leaf.array[:, : keep + 1] = old.array[lanes, slots]
         if other._entry_of is not None:
             used, places = np.unique(other._entry_of[lanes, slots], return_inverse=True)
@@ -171,13 +169,13 @@ class Block:
         """Tell whether the memory can be reused for such a block: it has no readers, and about this size."""
         return (
             slots <= self.slots <= 2 * slots
-            and self._columns.keys() == set(columns)
-            and all(leaf.is_free for leaves in self._columns.values() for leaf in leaves)
+            and self.leaves.keys() == set(columns)
+            and all(leaf.is_free for arrays in self.leaves.values() for leaf in arrays)
         )
 
     def reused(self) -> Block:
         """Return a new block on the same arrays, which must have no other reader."""
-        return Block(self.num_lanes, self.slots, self._columns)
+        return Block(self.num_lanes, self.slots, self.leaves)
 
 
 # How many returned blocks are kept in view, to be reused when they have no more readers.
@@ -252,11 +250,11 @@ class Tape:
         """Write the next rows of `lanes` (all if None): after the cursor for tracks, at it for steps."""
         ahead = 1 if column.is_track else 0
         if lanes is None and self.cursor is not None:
-            for leaf, value in zip(self.block.leaves(column), values, strict=True):
+            for leaf, value in zip(self.block.leaves[column], values, strict=True):
                 leaf.write_all(value, self.cursor + ahead)
             return
         places = (self.places if lanes is None else self.places[lanes]) + ahead
-        for leaf, value in zip(self.block.leaves(column), values, strict=True):
+        for leaf, value in zip(self.block.leaves[column], values, strict=True):
             leaf.write(value, places)
 
     def write_infos(self, entry: InfoEntry, lanes: np.ndarray | None) -> None:

@@ -56,9 +56,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
 
     @property
     def _episodes(self) -> list[Any]:
-        if self._listed is None:
-            self._listed = self._recorder.list_episodes()
-        return self._listed
+        return self.agent_episodes
 
     @_episodes.setter
     def _episodes(self, episodes: list[Any]) -> None:
@@ -68,12 +66,14 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
         return len(self.offsets) - 1
 
     def __iter__(self) -> Iterator[SingleAgentEpisode]:
-        return iter(self._episodes)
+        return iter(self.agent_episodes)
 
     @property
     def agent_episodes(self) -> list[SingleAgentEpisode]:
         """The episodes themselves."""
-        return self._episodes
+        if self._listed is None:
+            self._listed = self._recorder.list_episodes()
+        return self._listed
 
     def current(self) -> EpisodeList[SingleAgentEpisode]:
         """Return this list, which is current already."""

@@ -386,8 +386,11 @@ class Recorder(EpisodeRecorder):
         chunks: Any = self._chunks
         if None in chunks:
             self._known(chunks.index(None))  # raises
-        self._bring_up_to_date([chunk for chunk in chunks if chunk.lane not in self._idle] if self._idle else chunks)
-        return self._episodes_of(chunks)
+        if self._idle:
+            self._bring_up_to_date([chunk for chunk in chunks if chunk.lane not in self._idle])
+            return self._episodes_of(chunks)
+        self._bring_up_to_date(chunks)
+        return growing_episodes(chunks, self._layout)  # no running chunk was returned by `take`
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs that are recorded."""
@@ -406,11 +409,11 @@ class Recorder(EpisodeRecorder):
         ahead = 0 if found.is_track else -1
         if tape.cursor is not None:
             if found.is_plain:
-                return tape.block.leaves(found)[0].alias[:, tape.cursor + ahead]
-            leaves = [leaf.alias[:, tape.cursor + ahead] for leaf in tape.block.leaves(found)]
+                return tape.block.leaves[found][0].alias[:, tape.cursor + ahead]
+            leaves = [leaf.alias[:, tape.cursor + ahead] for leaf in tape.block.leaves[found]]
         else:
             lanes, slots = np.arange(self._num_lanes), tape.cursors + ahead
-            leaves = [frozen(leaf.array[lanes, slots]) for leaf in tape.block.leaves(found)]
+            leaves = [frozen(leaf.array[lanes, slots]) for leaf in tape.block.leaves[found]]
         return found.nested([fresh(leaf) if leaf.dtype.hasobject else leaf for leaf in leaves])
 
     def _all_have(self, column: RecorderColumn) -> bool:
@@ -436,7 +439,7 @@ class Recorder(EpisodeRecorder):
         if ((slots < starts) & ~outside).any():
             return None
         positions = np.where(outside, 0, slots + np.arange(len(known))[:, None] * block.slots)
-        values = found.nested([leaf.flat for leaf in block.leaves(found)])
+        values = found.nested([leaf.flat for leaf in block.leaves[found]])
         fills = fill if isinstance(fill, Fills) else Fills((fill,) * len(shifts))
         return taken(values, positions, outside if outside.any() else None, fills)
 
@@ -588,7 +591,7 @@ class Recorder(EpisodeRecorder):
                 or leaf.array.dtype.kind != "f"
                 or math.isfinite(leaf.array[:, : tape.cursor + ahead].sum())
                 for column, ahead in ((layout.observations, 1), (layout.rewards, 0))
-                for leaf in tape.block.leaves(column)
+                for leaf in tape.block.leaves[column]
             )
 
     def is_whole(self, lane: int) -> bool:

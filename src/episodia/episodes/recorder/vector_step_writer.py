@@ -141,7 +141,7 @@ def _writers(column: RecorderColumn, tape: Tape) -> list[_Writer]:
     lanes, ahead = tape.block.num_lanes, 1 if column.is_track else 0
     return [
         _Writer(array.rows[ahead:], leaf.dtype, (lanes, *leaf.shape), array.flat, ahead)
-        for leaf, array in zip(column.leaves, tape.block.leaves(column), strict=True)
+        for leaf, array in zip(column.leaves, tape.block.leaves[column], strict=True)
     ]
 
 
