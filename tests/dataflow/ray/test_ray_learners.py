@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from episodia import EpisodeList
-from episodia.dataflow import NOTHING, GradientWorkers, LearnerGroup, PolicyHosts, RayEngine, Updates
+from episodia.dataflow import NOTHING, GradientWorkers, LearnerGroup, PolicyHosts, RayEngine, ReplayShard, Updates
 from episodia.dataflow.engines.ray_session import ray_module
 from episodia.dataflow.flows.sources import wait_for
-from episodia.learners import A2CConfig, PPOConfig
-from random_walks import learner_of, walks
+from episodia.learners import A2CConfig, DQNConfig, PPOConfig, ReplayUpdates
+from episodia.modules import QNetwork
+from episodia.replay import Proportional, ReplayBuffer
+from random_walks import ACTIONS, OBSERVATIONS, learner_of, walks
 
 HOW = {"num_epochs": 2, "minibatch_size": 16}
 MAKE = partial(learner_of, PPOConfig())
@@ -120,3 +122,21 @@ def test_modules_learn_in_actors_what_they_learn_here_whoever_is_killed(engine):
     assert_close(workers.get_weights(), expected)
     assert (hosts.num_replaced, workers.num_replaced) == (1, 1)
     assert sum(workers.shares.values()) == 2
+
+
+def q_network(seed=0):
+    return QNetwork(OBSERVATIONS, ACTIONS, hidden=(8,), generator=torch.Generator().manual_seed(seed))
+
+
+def test_updates_from_a_shard_in_an_actor_are_those_from_a_buffer_here(engine):
+    make = partial(ReplayBuffer, 200, selector=Proportional(), seed=0)
+    weights = []
+    for buffer in (make(), ReplayShard(make, engine)):
+        learner = learner_of(DQNConfig(n_step=2), q_network)
+        updates = ReplayUpdates(learner, buffer, num=8)
+        for episodes in lists(6):
+            buffer.add(episodes)
+            updates.update()
+        weights.append(learner.get_weights())
+
+    assert_close(weights[1], weights[0], 0.0)
