@@ -39,7 +39,7 @@ CARTPOLE = {
         "epsilon": PiecewiseLinearSchedule([(0, 1.0), (10_000, 0.04)]),
     },
     "rainbow": {**BALANCING, "target_every": 1, "atoms": 21, "batch_size": 64},
-    "discrete_sac": {**BALANCING, "entropy_share": 0.2},
+    "discrete_sac": {**BALANCING, "entropy_share": 0.1},
 }
 
 HANGING = {
