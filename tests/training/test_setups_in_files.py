@@ -8,7 +8,8 @@ import pytest
 
 from episodia.checkpoints import load_state, save_state
 from episodia.cli import main
-from episodia.errors import TrainingError
+from episodia.errors import CheckpointError, ModuleError, TrainingError
+from episodia.policies import Policy
 from episodia.training import Setup, load_training, resume, train
 
 SMALL = {"num_timesteps": 32, "num_envs": 1, "progress": False}
@@ -199,5 +200,24 @@ def test_s7_a_file_cannot_ask_for_a_larger_network_than_the_one_in_it(algorithm,
     state["setup"]["options"].update(options)
     save_state(run / "checkpoint", state)
 
-    with pytest.raises(TrainingError, match=r"setup: found a network with .* for the \d+ weights in the same file"):
+    with pytest.raises(ModuleError, match=r"network: found one .* for the \d+ weights in the same file"):
         load_training(run)
+
+
+@pytest.mark.parametrize("hidden", [[1] * 100_000, [16_000, 16_000]], ids=len)
+def test_s7_a_policy_in_a_file_cannot_ask_for_a_larger_network_than_its_weights(hidden, trained, tmp_path):
+    state = load_state(trained / "checkpoint")
+    state["policy"]["module"]["config"]["hidden"] = hidden
+    save_state(tmp_path / "forged", state)
+
+    with pytest.raises(CheckpointError, match=r"network: found one .* for the \d+ weights in the same file"):
+        Policy.load(tmp_path / "forged")
+
+
+def test_s7_a_policy_in_a_file_cannot_ask_for_thousands_of_pieces(trained, tmp_path):
+    state = load_state(trained / "checkpoint")
+    state["policy"]["env_to_module"]["pieces"] *= 2000
+    save_state(tmp_path / "forged", state)
+
+    with pytest.raises(CheckpointError, match=r"found \d+ pieces, expected a list of at most 256"):
+        Policy.load(tmp_path / "forged")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from episodia.arguments import checked_registered_name
 from episodia.class_registry import ClassRegistry
 from episodia.errors import ModuleError
+from episodia.modules.network_sizes import check_network_fits
 from episodia.modules.networks.actor_with_critics import ActorWithCritics
 from episodia.modules.networks.default_actor_critic import DefaultActorCritic, LSTMActorCritic, MLPActorCritic
 from episodia.modules.networks.q_network import QNetwork
@@ -133,6 +134,7 @@ def make_module(
         )
     if made in _NETWORKS:
         # A small file can ask for any amount of memory, so its sizes must first fit the weights that it holds.
+        check_network_fits(config, state)
         with torch.device("meta"):
             _check_fits(made(observation_space, action_space, **config), state)
     module: Any = made(observation_space, action_space, **config)

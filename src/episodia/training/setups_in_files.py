@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
-from itertools import pairwise
 from typing import Any
-
-import numpy as np
-from torch import Tensor
 
 from episodia.errors import TrainingError
 
@@ -76,29 +72,3 @@ def _check_imports_nothing(env: object) -> None:
             "nothing, because a file must not choose which code runs. If you trust the module, import it first "
             f"(`import {module}`, on the command line `--import {module}`)."
         )
-
-
-def check_network_fits(network: Mapping[str, Any], weights: object) -> None:
-    """Check that a network is not larger than the weights beside its settings, before it is made.
-
-    >>> check_network_fits({"hidden": (8, 8)}, {"0.weight": np.zeros((8, 4)), "2.weight": np.zeros((8, 8))})
-
-    Raises:
-        TrainingError: If it has more layers or weights.
-    """
-    parts = [part for part in _leaves(weights) if isinstance(part, (np.ndarray, Tensor))]
-    num_weights = sum(int(np.prod(part.shape)) for part in parts)
-    hidden = network.get("hidden")
-    sizes = [_whole(size) for size in hidden] if isinstance(hidden, (list, tuple)) else []
-    cell, atoms, critics = (_whole(network.get(name)) for name in ("cell_size", "atoms", "num_critics"))
-    # Biases and the weights of inputs and heads come on top.
-    least = critics * sum(before * after for before, after in pairwise([1, *sizes, atoms])) + cell * cell
-    if critics * len(sizes) > len(parts) or least > num_weights:
-        raise TrainingError(
-            f"setup: found a network with {len(sizes)} hidden layers and at least {least} weights, expected one for the "
-            f"{num_weights} weights in the same file. Another program wrote it; use another checkpoint."
-        )
-
-
-def _leaves(tree: object) -> list[Any]:
-    return [leaf for part in tree.values() for leaf in _leaves(part)] if isinstance(tree, Mapping) else [tree]

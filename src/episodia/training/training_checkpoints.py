@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from episodia.checkpoints.save_and_load import checkpoint_directory, load_state, save_state
-from episodia.errors import CheckpointError, EpisodiaError, TrainingError
+from episodia.errors import CheckpointError, EpisodiaError, ModuleError, TrainingError
+from episodia.modules.network_sizes import check_network_fits
 from episodia.policies import Policy
 from episodia.policies import saved_policy as policy_codec
-from episodia.training.setups_in_files import check_network_fits
 from episodia.training.training import Training
 from episodia.training.training_checks import check_setup
 from episodia.training.training_setup import WORKER_OPTIONS, Setup, check_same_setup
@@ -130,6 +130,6 @@ def _setup_of(directory: Path, state: State, given: Setup | None, workers: Mappi
     try:
         found = Setup.from_dict(data, workers)
         check_network_fits(found.network, state.get("learner"))
-    except TrainingError as error:
-        raise TrainingError(f"{directory}: {error}") from error
+    except (ModuleError, TrainingError) as error:
+        raise type(error)(f"{directory}: {error}") from error
     return found

@@ -26,6 +26,9 @@ _Pipeline = TypeVar("_Pipeline", bound=ConnectorPipelineV2)
 # The loader, not the file, decides on which device a policy computes.
 _DEVICE = "device"
 
+# A small file could ask for so many pieces that building the pipeline takes hours.
+_MAX_PIECES = 256
+
 
 # By class, for registered ones: the attributes that hold arguments, by argument.
 _ATTRIBUTES: dict[type[ConnectorV2], Mapping[str, str]] = {}
@@ -200,9 +203,10 @@ def _class_of(data: Mapping[str, Any]) -> type[ConnectorV2]:
 
 def decoded_pieces(data: object, device: torch.device) -> list[ConnectorV2]:
     """Return the pieces that a saved list describes."""
-    if not isinstance(data, list):
+    if not isinstance(data, list) or len(data) > _MAX_PIECES:
+        found = f"{len(data)} pieces" if isinstance(data, list) else repr(data)[:80]
         raise PipelineError(
-            f"found {repr(data)[:80]}, expected a list of saved pieces. Pass the data of `encoded_piece`."
+            f"found {found}, expected a list of at most {_MAX_PIECES} saved pieces. Pass the data of `encoded_piece`."
         )
     return [decoded_piece(inner, device) for inner in data]
 
