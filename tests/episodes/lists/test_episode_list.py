@@ -313,6 +313,18 @@ def test_an_episode_list_and_more_episodes_are_an_episode_list(kind):
     assert (EpisodeList() + kind([MultiAgentEpisode()])).is_multi_agent
 
 
+def test_it_is_reversed_and_sorted_in_place_as_a_list_is():
+    plain = [walk(2), walk(3), walk(1)]
+    listed = EpisodeList(plain)
+
+    for change in (list.reverse, lambda episodes: episodes.sort(key=len), lambda one: one.sort(key=len, reverse=True)):
+        change(plain)
+        EpisodeList.reverse(listed) if change is list.reverse else change(listed)
+
+        assert list(map(id, listed)) == list(map(id, plain))
+        assert listed.lengths.tolist() == list(map(len, plain))
+
+
 @pytest.mark.parametrize("kind", [list, EpisodeList])
 def test_sums_of_other_kinds_are_rejected(kind):
     with pytest.raises(EpisodeError, match="one kind"):

@@ -135,17 +135,16 @@ def counts_text(kind: str, num: int, num_steps: int, num_done: int) -> str:
     return f"EpisodeList({num} {kind}{'s' if num != 1 else ''}, {num_steps} steps, {num_done} done)"
 
 
-def episodes_html(episodes: Sequence[Any]) -> str:
+def episodes_html(episodes: Sequence[Any], *, is_multi_agent: bool) -> str:
     """Return a table with one row for each episode; all text from outside is escaped."""
-    rows = (row(_episode_cells(episode)) for episode in episodes[:_MOST_EPISODES])
+    rows = (row(_episode_cells(episode, is_multi_agent)) for episode in episodes[:_MOST_EPISODES])
     hidden = f"{len(episodes) - _MOST_EPISODES} more episodes" if len(episodes) > _MOST_EPISODES else ""
     return block(
         episodes_text(episodes), table(("episode", "time steps", "length", "lookback", "return", "end"), rows, hidden)
     )
 
 
-def _episode_cells(episode: Any) -> tuple[str, ...]:
-    is_multi_agent = hasattr(episode, "env_t")
+def _episode_cells(episode: Any, is_multi_agent: bool) -> tuple[str, ...]:
     last = episode.env_t if is_multi_agent else episode.t
     lookback = episode.env_lookback if is_multi_agent else episode.rewards.lookback
     end = ", ".join(_ending(episode)) or "running"

@@ -270,6 +270,20 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         """Remove all episodes."""
         self._edit(list.clear)
 
+    def reverse(self) -> None:
+        """Reverse the order of the episodes."""
+        self._edit(list.reverse)
+
+    def sort(self, *, key: Callable[[AnyEpisode_co], Any], reverse: bool = False) -> None:
+        """Sort the episodes by `key`, as in a list; episodes themselves have no order.
+
+        >>> walks = EpisodeList([SingleAgentEpisode("b"), SingleAgentEpisode("a")])
+        >>> walks.sort(key=lambda episode: episode.id_)
+        >>> [episode.id_ for episode in walks]
+        ['a', 'b']
+        """
+        self._edit(lambda listed: listed.sort(key=key, reverse=reverse))
+
     def _edit(self, change: Callable[[list[Any]], object]) -> None:
         """Let `change` change the list of episodes; if it raises, or if the result is not a list of one kind, nothing happens.
 
@@ -332,7 +346,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         return episodes_text(self._episodes)
 
     def _repr_html_(self) -> str:
-        return episodes_html(self._episodes)
+        return episodes_html(self._episodes, is_multi_agent=self.is_multi_agent)
 
     # --- Rows -------------------------------------------------------------------------------------------------------
 

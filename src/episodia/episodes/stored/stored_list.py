@@ -66,4 +66,5 @@ class StoredList(EpisodeList[Any]):
 
     def _repr_html_(self) -> str:
         shown = f"The first {_MOST_SHOWN}: " if len(self) > _MOST_SHOWN else ""
-        return block(repr(self), shown, episodes_html(list(self[:_MOST_SHOWN])))
+        table = episodes_html(list(self[:_MOST_SHOWN]), is_multi_agent=self.is_multi_agent)
+        return block(repr(self), shown, table)

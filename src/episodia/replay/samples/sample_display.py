@@ -18,6 +18,6 @@ def sample_text(sample: EpisodeList[SingleAgentEpisode]) -> str:
 def sample_html(sample: EpisodeList[SingleAgentEpisode]) -> str:
     """Return a table with one row for each stretch, or one line if the stretches cannot be read as episodes."""
     try:
-        return episodes_html(list(sample.forked()))
+        return episodes_html(list(sample.forked()), is_multi_agent=False)
     except ReplayError:  # rows were overwritten, or steps stand for several and have a lookback
         return block(sample_text(sample))
