@@ -74,7 +74,10 @@ def test_outside_of_the_episode_and_of_the_fragment_stand_fills():
 
 
 def test_the_version_of_an_action_is_not_known_before_it_is_chosen_nor_is_its_fragment_ever():
-    for name, known in (("weights_version", "known up to the shift -1"), ("fragment_id", "not known")):
+    for name, known in (
+        ("weights_version", "looks into the future.*known up to the shift -1"),
+        ("fragment_id", r"View\('fragment_id'\), whose items are not known when a module acts"),
+    ):
         with pytest.raises(PipelineError, match=known):
             EnvToModulePipeline(connectors=[AddViews({name: View(name)})])
         EnvToModulePipeline(connectors=[AddViews({name: View(name, infer=False)})])

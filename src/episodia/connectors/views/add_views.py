@@ -176,12 +176,9 @@ class AddViews(ObservationPiece):
             return
         for name, view in self._seen(acting=True, learning=False).items():
             if view.looks_ahead:
-                is_fragment = view.source == Columns.FRAGMENT_ID
-                known = "not known" if is_fragment else f"known up to the shift {view.latest_when_acting}"
                 raise PipelineError(
-                    f"{type(pipeline).__name__}, piece {self.name!r}: found the view {name!r}, {view!r}, which looks into the "
-                    f"future: when a module acts, {view.source!r} is {known}. Pass "
-                    "`infer=False` (`used_for_compute_actions=False`), and only learners see it."
+                    f"{type(pipeline).__name__}, piece {self.name!r}: found the view {name!r}, {view!r}, {_why_unknown(view)}. "
+                    "Pass `infer=False` (`used_for_compute_actions=False`), and only learners see it."
                 )
 
     def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Any:
@@ -244,6 +241,14 @@ def _reader(gather: Gather, rows: EpisodeList, episodes: EpisodeList, module_id:
         )
     other = gather.agent
     return OtherAgents(episodes, module_id, other if callable(other) else lambda *_: other)
+
+
+def _why_unknown(view: View) -> str:
+    """Say why a module that acts cannot see `view`."""
+    if view.source == Columns.FRAGMENT_ID:
+        return f"whose items are not known when a module acts: {view.source!r} follows from where the fragment is cut later"
+    latest = view.latest_when_acting
+    return f"which looks into the future: when a module acts, {view.source!r} is known up to the shift {latest}"
 
 
 @final
