@@ -223,6 +223,28 @@ def test_train_shows_a_curve_and_says_where_the_run_is(folder, capsys):
     assert (folder / "runs" / "ppo-CartPole-v1-0" / "metrics.jsonl").is_file()
 
 
+def test_without_an_episode_that_has_ended_no_mean_return_is_shown(tmp_path, capsys):
+    cli.main(
+        [
+            "train",
+            "ppo",
+            "CartPole-v1",
+            "--steps",
+            "4",
+            "--out",
+            str(tmp_path / "run"),
+            *SMALL,
+            "--set",
+            "num_timesteps=4",
+        ]
+    )
+
+    shown = capsys.readouterr()
+
+    assert "Mean return of the last episodes: -." in shown.out
+    assert "nan" not in shown.out + shown.err
+
+
 def test_a_second_run_gets_a_folder_of_its_own(folder):
     for _ in range(2):
         cli.main(["train", "a2c", "CartPole-v1", "--steps", "20", *SMALL])

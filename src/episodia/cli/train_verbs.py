@@ -232,11 +232,12 @@ def _out_of(settings: Mapping[str, Any]) -> Path:
 
 def _show_training(training: Training, out: Path) -> int:
     from episodia.checkpoints.save_and_load import CHECKPOINT_NAME  # noqa: PLC0415  # see `_demo`
+    from episodia.training.progress import return_text  # noqa: PLC0415
 
     line = sparkline([record["return_mean"] for record in training.history], width=2 * SPARK_WIDTH)
     print(f"\nmean return over {training.steps:,} steps, {training.time_s:.0f} s:\n  {line}")
     reason = training.stopped_by.value if training.stopped_by else "steps"
-    print(f"Stopped by: {reason}. Mean return of the last episodes: {training.return_mean:.5g}.")
+    print(f"Stopped by: {reason}. Mean return of the last episodes: {return_text(training.return_mean, '.5g')}.")
     print(f"In {out}: {', '.join(sorted(path.name for path in out.iterdir()))}", flush=True)
     if reason == "interrupt":
         if (out / CHECKPOINT_NAME).is_dir():

@@ -117,14 +117,22 @@ def described(record: Record, *, digits: int = 3) -> str:
     >>> described({"return_mean": 21.5, "runners/alive": 2, "runners/lost": 1, "runners/lag_mean": 0.5})
     'return 21.5, runners 2, lost 1, lag 0.5'
     """
-    known = math.isfinite(record.get("return_mean", math.nan))
-    parts = [f"return {record['return_mean']:.1f}" if known else "return -"]
+    parts = [f"return {return_text(record.get('return_mean', math.nan), '.1f')}"]
     losses = [name for name in record if name.rpartition("/")[2] in _SHOWN]
     parts += [f"{name.replace('_', ' ')} {record[name]:.{digits}g}" for name in losses]
     if "runners/alive" in record:
         lost, lag = record.get("runners/lost", 0), record.get("runners/lag_mean", 0)
         parts += [f"runners {record['runners/alive']}", *([f"lost {lost}"] if lost else []), f"lag {lag:.2g}"]
     return ", ".join(parts)
+
+
+def return_text(mean: float, digits: str) -> str:
+    """Return a mean return in the format `digits`; a dash before the first episode has ended.
+
+    >>> return_text(21.46, ".1f"), return_text(math.nan, ".1f")
+    ('21.5', '-')
+    """
+    return format(mean, digits) if math.isfinite(mean) else "-"
 
 
 def say(text: str, stream: TextIO | None = None) -> bool:
