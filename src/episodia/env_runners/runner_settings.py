@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final
 
@@ -156,13 +157,24 @@ def check_recorder_factory(recorder: object) -> None:
     """Check that `recorder` can make recorders.
 
     Raises:
-        EnvRunnerError: If it cannot be called.
+        EnvRunnerError: If it is another class, cannot be called, or takes other arguments than a recorder.
     """
-    if not callable(recorder):
+    is_other_class = isinstance(recorder, type) and not issubclass(recorder, EpisodeRecorder)
+    if is_other_class or not callable(recorder) or not _takes_arguments_of_recorder(recorder):
         raise EnvRunnerError(
-            f"found `recorder={shown(recorder)}`, expected a subclass of `EpisodeRecorder`, or a function that makes one. Pass "
-            "the class."
+            f"found `recorder={shown(recorder)}`, expected a subclass of `EpisodeRecorder`, or a function that makes one and "
+            "takes the same arguments. Pass the class."
         )
+
+
+def _takes_arguments_of_recorder(recorder: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(recorder).bind(None, None, 1, lookback=1, seed=0, episode_class=SingleAgentEpisode)
+    except TypeError:
+        return False
+    except ValueError:  # compiled code may have no signature
+        return True
+    return True
 
 
 def check_recorder_made(recorder: object) -> None:

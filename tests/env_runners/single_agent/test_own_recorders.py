@@ -122,3 +122,9 @@ def test_episodes_of_environments_that_fail_are_settled_alike(on_env_error):
 def test_something_else_than_a_recorder_is_rejected():
     with pytest.raises(EnvRunnerError, match="expected a subclass of `EpisodeRecorder`"):
         runner_of(lambda *_, **__: EpisodeList())
+
+
+@pytest.mark.parametrize("recorder", [list, EpisodeList, lambda: None, 5], ids=["list", "lists", "no arguments", "5"])
+def test_what_cannot_make_a_recorder_is_rejected_with_the_name_of_the_argument(recorder):
+    with pytest.raises(EnvRunnerError, match=r"`recorder=.*expected a subclass of `EpisodeRecorder`, or a function"):
+        runner_of(recorder)
