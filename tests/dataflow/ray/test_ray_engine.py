@@ -192,6 +192,19 @@ def test_wrong_arguments_are_rejected(arguments):
         RayEngine(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"spare": 1}, "Did you mean `spares`"),
+        ({"num_gpu": 1}, "Did you mean `num_gpus`"),
+        ({"num_cpus": -1}, "num_cpus cannot be negative"),
+    ],
+)
+def test_wrong_options_of_ray_are_rejected_before_a_worker_starts(options, remedy):
+    with pytest.raises(EngineError, match=remedy):
+        RayEngine(**options)
+
+
 def test_without_ray_the_error_names_the_extra(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
 

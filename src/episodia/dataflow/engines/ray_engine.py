@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from episodia.arguments import checked_flag, checked_whole
+from episodia.arguments import checked_flag, checked_whole, proposal
 from episodia.dataflow.engines.engine import Call, Engine, Handle, Worker
 from episodia.dataflow.engines.ray_host import RayHost
 from episodia.dataflow.engines.ray_session import RaySession, check_ray_installed, ray_module
@@ -57,6 +58,7 @@ class RayEngine(Engine):
             raise EngineError(
                 f"RayEngine: found the options {decided}, which the engine decides, expected others. Leave them out."
             )
+        _check_options(options)
         self._options = options
         self._session: RaySession | None = None
         self._spares: deque[RayActor] = deque()
@@ -148,6 +150,20 @@ def _checked_address(address: str | None) -> str | None:
         f"RayEngine: found the address {address!r}, expected that of a cluster which this machine is part of, such as "
         '"10.0.0.1:6379" or "auto", or None. Ray\'s client mode is not supported.'
     )
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Check the options as Ray does when an actor starts."""
+    if not options:
+        return  # Ray is imported with the first worker
+    try:
+        ray_module().remote(RayHost).options(**options)
+    except (TypeError, ValueError) as error:
+        known = {"address", "spares", "shows_output", *re.findall(r"'(\w+)'", str(error))}
+        remedy = proposal(options.keys() - known, known) or "Correct them, or leave them out."
+        raise EngineError(
+            f"RayEngine: found the options {options}, expected options of Ray's actors. Ray says: {error} {remedy}"
+        ) from error
 
 
 def _warn_of_missing_resources(options: dict[str, Any]) -> None:
