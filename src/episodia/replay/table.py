@@ -13,7 +13,7 @@ from gymnasium import Space
 from episodia.errors import ReplayError
 from episodia.replay.adding.incoming import Incoming, in_parts, joined_chunks, kept_chunks, versions_of_steps
 from episodia.replay.rows.keys import are_fresh, keys_of, rows_of_keys
-from episodia.replay.rows.row_columns import ENV_T, RowColumns, Written
+from episodia.replay.rows.row_columns import ENV_T, RowColumns
 from episodia.replay.rows.row_index import STEP, are_kinds_of_steps
 from episodia.replay.rows.row_storage import RowStorage
 from episodia.replay.rows.row_writer import Eviction, Placed, RowWriter
@@ -179,10 +179,9 @@ class Table:
         placed = writer.place(found.chunks)
         self._newest.append(placed.steps)
         num = len(placed.steps)
-        steps = Written(placed.steps, found.step_rows(num))
-        tracks = Written(placed.tracks, found.track_rows(placed.is_stored, len(placed.tracks)))
-        self.columns.write(found.values, steps, tracks)
-        if writer.has_evicted:
+        tracks = placed.tracks, found.track_rows(placed.is_stored, len(placed.tracks))
+        self.columns.write(found.values, (placed.steps, found.step_rows(num)), tracks)
+        if writer.evicted:
             evicted = writer.take_evicted()
             if len(evicted):
                 self.selector.on_evict(evicted)

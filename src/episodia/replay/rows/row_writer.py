@@ -104,14 +104,15 @@ class RowWriter:
         reservoir: Decides which episodes are kept; None if the newest ones are.
         growing: The stored episode of each id that may go on.
         num_lost_episodes: The number of episodes that have lost their last row.
+        evicted: The rows of the steps that were evicted since the last call of `take_evicted`.
     """
 
     __slots__ = (
         "_continued_by",
         "_emptied",
-        "_evicted",
         "_oldest",
         "evict",
+        "evicted",
         "extents",
         "growing",
         "index",
@@ -128,19 +129,14 @@ class RowWriter:
         self.growing: dict[Hashable, int] = {}
         self.num_lost_episodes = 0
         self.evict = evict
-        self._evicted: list[np.ndarray] = []
+        self.evicted: list[np.ndarray] = []
         self._emptied: list[int] = []
         self._continued_by: _Continued | None = None  # as long as nothing has changed
         self._oldest = 0  # no extent in use was claimed before
 
-    @property
-    def has_evicted(self) -> bool:
-        """Whether rows were evicted since the last call of `take_evicted`."""
-        return bool(self._evicted)
-
     def take_evicted(self) -> np.ndarray:
         """Return the rows of the steps that were evicted since the last call."""
-        evicted, self._evicted = self._evicted, []
+        evicted, self.evicted = self.evicted, []
         return np.concatenate(evicted) if evicted else np.empty(0, np.int64)
 
     # --- What is kept -----------------------------------------------------------------------------------------------
@@ -163,7 +159,7 @@ class RowWriter:
         """Evict all that is stored of an episode, and give its rows back."""
         for episode in list(self.index.episodes.parts[key]):
             rows, _ = self.index.rows_of_episodes(np.array([episode]))
-            self._evicted += self.index.evict_episode(episode)
+            self.evicted += self.index.evict_episode(episode)
             for part in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
                 self.ring.leave(int(part[0]), int(part[-1]) + 1, 0)
             self.num_lost_episodes += 1
@@ -201,9 +197,11 @@ class RowWriter:
         episodes = np.fromiter(map(self.growing.get, keys, repeat(-1)), np.int64, len(keys))
         # An index is faster than `take` for the few chunks of a step.
         stops, runs = chunks.t_started + chunks.lengths, stored.last[episodes]
-        fits: np.ndarray = stored.t_stop[episodes] == chunks.t_started
-        fits &= stops <= stored.limit[episodes]
-        # Few bytes are searched faster than arrays.
+        fits: np.ndarray = stops <= stored.limit[episodes]
+        t_stops = stored.t_stop[episodes]
+        # Few bytes are compared and searched faster than arrays.
+        if t_stops.tobytes() != chunks.t_started.tobytes():
+            fits &= t_stops == chunks.t_started
         if chunks.flags.tobytes().strip(b"\0"):
             fits &= chunks.flags == 0
         if self.ring.old_before > self._oldest and self._has_old_extents():
@@ -221,9 +219,8 @@ class RowWriter:
     def _extend(self, chunks: Chunks, found: _Continued) -> np.ndarray:
         """Link the next rows of the extents of episodes; return these rows, which are one behind those of the steps."""
         index, stored, last = self.index, self.index.episodes, found.runs
-        shifts = stored.shift[found.episodes]
-        rows: np.ndarray = chunks.t_started + shifts
-        index.runs.stop[last] = found.stops + shifts
+        rows: np.ndarray = index.runs.stop[last]
+        index.runs.stop[last] = rows + chunks.lengths
         stored.t_stop[found.episodes] = found.stops
         if chunks.num_steps > len(rows):
             rows, last = rows_of_ranges(rows, chunks.lengths), np.repeat(last, chunks.lengths)
@@ -393,10 +390,10 @@ class RowWriter:
     def _evict(self, start: int, stop: int) -> None:
         """Empty rows; with them, if asked for, the whole episodes that they belong to."""
         steps, touched = self.index.evict(start, stop)
-        self._evicted.append(steps)
+        self.evicted.append(steps)
         for episode in touched:
             if self.evict == "episodes":
-                self._evicted += self.index.evict_episode(episode)
+                self.evicted += self.index.evict_episode(episode)
             if self.index.episodes.last[episode] < 0:
                 self._note_place(episode, int(self.index.episodes.extent[episode]))
                 self._emptied.append(episode)
@@ -475,7 +472,7 @@ class RowWriter:
         self.growing = {}
         if self.reservoir:
             self.reservoir.clear()
-        self._evicted, self._emptied = [], []
+        self.evicted, self._emptied = [], []
         self._continued_by, self._oldest = None, 0
 
     def get_state(self) -> State:
