@@ -146,19 +146,18 @@ class Table:
                 earlier = {**found.values, **earlier}
 
     def add(self, parts: list[Incoming]) -> Added:
-        """Store checked chunks."""
+        """Store checked chunks, while the caller has the lock."""
         if not self.spaces:
             self.spaces = parts[0].spaces()
-        with self.lock:
-            self._newest = []
-            return Added.of([self._add_part(found) for found in parts])
+        self._newest = []
+        return Added.of([self._add_part(found) for found in parts])
 
     def _add_part(self, found: Incoming) -> Added:
         if ENV_T in found.values:
-            self.agents |= {key[1]: None for key in found.chunks.keys if isinstance(key, tuple)}
-        if not found.chunks.keys:
+            self.agents |= {key[1]: None for key in found.chunks.origins if isinstance(key, tuple)}
+        if not found.chunks.origins:
             added = Added()
-        elif self.writer.goes_on(found.chunks):
+        elif self.writer.continued(found.chunks).all_fit:
             added = self._add(found)
         else:
             parts = in_parts(found, self.writer.reserve(), self.capacity // 2)

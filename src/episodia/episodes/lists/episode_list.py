@@ -417,7 +417,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         return ChunkFacts(self.origins, self.t_started, lengths, ends, int(lengths.sum()))
 
     def in_place(self) -> RowsInPlace | None:
-        """Return where all columns but infos are stored together; None if they are not."""
+        """Return where all columns but infos are stored together; None if they are not, or an episode has no steps."""
         return None
 
     @property

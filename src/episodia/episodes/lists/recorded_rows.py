@@ -114,9 +114,9 @@ class RecordedRows(UnmadeRows):
         return [chunk.weights_versions for chunk in self.chunks]
 
     def in_place(self) -> RowsInPlace | None:
-        """Return where all columns but infos are in the block; None before the first step."""
+        """Return where all columns but infos are in the block; None if a chunk has no steps."""
         columns = self.layout.stored_columns
-        if columns is None:
+        if columns is None or self._places.has_empty:
             return None
         leaves = self.chunks[0].block.leaves
         arrays = {
@@ -217,7 +217,7 @@ class _Places:
     """The places of chunks in their block, counted once for all columns.
 
     Lanes and slots are one axis here. `zeros` are the rows of the chunks' first steps, `lengths` the numbers of their steps;
-    both int64 [B].
+    both int64 [B]. `has_empty` tells whether a chunk has no steps.
     """
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
@@ -228,6 +228,7 @@ class _Places:
         # Not `num_steps`: there are hundreds of chunks in a list, and properties are calls.
         lengths = [chunk.t_at_slot_0 + chunk.cursor - chunk.t_started for chunk in chunks]
         self.lengths = frozen(np.array(lengths, np.int64))
+        self.has_empty = 0 in lengths
         # The length of all chunks, if it is the same: chunks of one vector step, for example.
         self._width = lengths[0] if len(set(lengths)) == 1 else None
 

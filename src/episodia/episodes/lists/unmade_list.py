@@ -181,7 +181,7 @@ class UnmadeList(EpisodeList[AnyEpisode_co]):
         return super().origins if rows is None else rows.origins
 
     def in_place(self) -> RowsInPlace | None:
-        """Return where all columns but infos are stored together; None if they are not."""
+        """Return where all columns but infos are stored together; None if they are not, or an episode has no steps."""
         rows = self.untouched_rows()
         return None if rows is None else rows.in_place()
 

@@ -46,9 +46,14 @@ class ChunkFacts(NamedTuple):
     ends: np.ndarray
     num_steps: int
 
+    def at(self, positions: np.ndarray) -> ChunkFacts:
+        """Return the facts of the agent episodes at `positions` alone."""
+        origins, lengths = [self.origins[position] for position in positions.tolist()], self.lengths[positions]
+        return ChunkFacts(origins, self.t_started[positions], lengths, self.ends[positions], int(lengths.sum()))
+
 
 class RowsInPlace(NamedTuple):
-    """Agent episodes whose columns are not gathered: they are rows of larger arrays.
+    """Agent episodes with at least one step each whose columns are not gathered: they are rows of larger arrays.
 
     Attributes:
         facts: What else is known of them.
@@ -124,7 +129,7 @@ class UnmadeRows(ABC):
         """The id of each episode, in a tuple with the agent if there is one."""
 
     def in_place(self) -> RowsInPlace | None:
-        """Return where all columns but infos are stored together; None if they are not, or only episodes can tell."""
+        """Return where all columns but infos are stored together; None if they are not, or an episode has no steps."""
         return None
 
     @property

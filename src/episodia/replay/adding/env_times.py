@@ -32,7 +32,7 @@ def env_times_of(episodes: EpisodeList) -> _EnvTimes:
 
 def with_env_times(part: Incoming, known: _EnvTimes) -> Incoming:
     """Return chunks with the environment steps of their observations."""
-    times = [known[key, t] for key, t in zip(part.chunks.keys, part.chunks.t_started.tolist(), strict=True)]
+    times = [known[key, t] for key, t in zip(part.chunks.origins, part.chunks.t_started.tolist(), strict=True)]
     return part._replace(values={**part.values, ENV_T: np.array([t for chunk in times for t in chunk], np.int64)})
 
 

@@ -13,16 +13,13 @@ from gymnasium import Space
 from episodia.columns import Columns
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges
-from episodia.episodes.lists.unmade_rows import ChunkFacts, RowsInPlace
+from episodia.episodes.lists.unmade_rows import ChunkFacts
 from episodia.episodes.single_agent.weights_versions import Versions, version_at
 from episodia.replay.rows.row_columns import TRACKS
 from episodia.replay.rows.row_index import TERMINATED
-from episodia.replay.rows.row_writer import Chunks
 from episodia.trees import map_batch
 from episodia.types import Item
 
-# What the ends of episodes are called in the index of rows.
-_FLAG = np.array(TERMINATED, np.uint8)
 # An array without axes, which NumPy combines with others faster than a number.
 _ONE = np.array(1)
 _OF_SAMPLES = frozenset({Columns.KEYS, Columns.WEIGHTS, Columns.NEXT_ACTION_MASK})
@@ -40,21 +37,25 @@ class Incoming(NamedTuple):
     """Chunks with at least one step each, which have the same columns.
 
     Attributes:
-        chunks: Ids, times, lengths and flags.
+        chunks: Ids, times, lengths and ends.
         values: Nested arrays by column: one row for each step, and for tracks one more for each chunk.
         starts: Where each chunk begins in `values`, if these are larger arrays: int64 [B]; None if all rows are those of the
             chunks, one after another.
         endings: Chunks without steps.
-        spaces: Returns the spaces of observations and actions, by column.
+        episodes: The list that all of them are from.
         versions: Returns which versions of the weights each chunk has.
     """
 
-    chunks: Chunks
+    chunks: ChunkFacts
     values: dict[str, Any]
     starts: np.ndarray | None
     endings: list[Ending]
-    spaces: Callable[[], dict[str, Space[Any] | None]]
+    episodes: EpisodeList
     versions: Callable[[], list[Versions]]
+
+    def spaces(self) -> dict[str, Space[Any] | None]:
+        """Return the spaces of observations and actions, by column."""
+        return {name: self.episodes.space_of(name) for name in (Columns.OBS, Columns.ACTIONS)}
 
     def step_rows(self, num: int) -> np.ndarray | slice:
         """Return where the steps of all chunks, `num` of them, are in `values`."""
@@ -88,9 +89,9 @@ def incoming(episodes: EpisodeList, *, infos: bool) -> list[Incoming]:
     Keys and weights, which episodes from a sample have, are left out: they belong to the buffer that the sample is from.
     """
     found = None if infos else episodes.in_place()
-    if found is not None and _are_stored_as_they_are(found):
-        chunks, spaces = _chunks(found.facts), partial(_spaces, episodes)
-        return [Incoming(chunks, found.arrays, found.starts, [], spaces, lambda: episodes.weights_versions)]
+    # Else not all columns are stored as they are.
+    if found and found.arrays[Columns.REWARDS].dtype.kind == "f" and _OF_SAMPLES.isdisjoint(found.arrays):
+        return [Incoming(found.facts, found.arrays, found.starts, [], episodes, lambda: episodes.weights_versions)]
     extras = [name for name in episodes.extra_columns() if name not in _OF_SAMPLES]
     if all(map(episodes.has, extras)):
         return [_incoming(episodes, extras, infos=infos)]
@@ -101,33 +102,18 @@ def incoming(episodes: EpisodeList, *, infos: bool) -> list[Incoming]:
     ]
 
 
-def _are_stored_as_they_are(found: RowsInPlace) -> bool:
-    """Tell whether all chunks have steps, and all columns are stored."""
-    return (
-        found.arrays[Columns.REWARDS].dtype.kind == "f"
-        and _OF_SAMPLES.isdisjoint(found.arrays)
-        and np.count_nonzero(found.facts.lengths) == len(found.facts.lengths)
-    )
-
-
-def _chunks(facts: ChunkFacts) -> Chunks:
-    # Few bytes are searched faster than arrays.
-    flags = facts.ends * _FLAG if facts.ends.tobytes().strip(b"\0") else facts.ends
-    return Chunks(facts.origins, facts.t_started, facts.lengths, flags, facts.num_steps)
-
-
 def _incoming(episodes: EpisodeList, extras: list[str], *, infos: bool) -> Incoming:
-    chunks = _chunks(episodes.facts())
+    chunks = episodes.facts()
     names = [Columns.OBS, Columns.ACTIONS, Columns.REWARDS, *extras, *([Columns.INFOS] if infos else [])]
     columns = ((name, episodes.flat(name, tail=name in TRACKS)) for name in names)
-    spaces, lengths = partial(_spaces, episodes), chunks.lengths
+    lengths = chunks.lengths
     if np.count_nonzero(lengths) == len(lengths):
         values = {name: _values(name, column) for name, column in columns}
-        return Incoming(chunks, values, None, [], spaces, lambda: episodes.weights_versions)
+        return Incoming(chunks, values, None, [], episodes, lambda: episodes.weights_versions)
     kept = np.flatnonzero(lengths)
     versions = [episodes.weights_versions[chunk] for chunk in kept.tolist()]
     values = {name: _values(name, column.select(kept)) for name, column in columns} if len(kept) else {}
-    return Incoming(chunks.at(kept), values, None, _endings(chunks), spaces, lambda: versions)
+    return Incoming(chunks.at(kept), values, None, _endings(chunks), episodes, lambda: versions)
 
 
 def _values(name: str, column: Ragged) -> Any:
@@ -137,18 +123,14 @@ def _values(name: str, column: Ragged) -> Any:
     return column.values
 
 
-def _spaces(episodes: EpisodeList) -> dict[str, Space[Any] | None]:
-    return {name: episodes.space_of(name) for name in (Columns.OBS, Columns.ACTIONS)}
-
-
-def joined_chunks(parts: list[Incoming]) -> Chunks:
+def joined_chunks(parts: list[Incoming]) -> ChunkFacts:
     """Return the chunks of all parts, one part after another."""
     each = [part.chunks for part in parts]
-    return Chunks(
-        [key for chunks in each for key in chunks.keys],
+    return ChunkFacts(
+        [key for chunks in each for key in chunks.origins],
         np.concatenate([chunks.t_started for chunks in each]),
         np.concatenate([chunks.lengths for chunks in each]),
-        np.concatenate([chunks.flags for chunks in each]),
+        np.concatenate([chunks.ends for chunks in each]),
         sum(chunks.num_steps for chunks in each),
     )
 
@@ -171,9 +153,10 @@ def kept_chunks(found: Incoming, positions: np.ndarray) -> Incoming:
     )
 
 
-def _endings(chunks: Chunks) -> list[Ending]:
-    at = np.flatnonzero((chunks.lengths == 0) & (chunks.flags != 0))
-    return [Ending(chunks.keys[chunk], int(chunks.t_started[chunk]), int(chunks.flags[chunk])) for chunk in at.tolist()]
+def _endings(chunks: ChunkFacts) -> list[Ending]:
+    ids, times, ends = chunks.origins, chunks.t_started.tolist(), chunks.ends.tolist()
+    at = np.flatnonzero((chunks.lengths == 0) & (chunks.ends != 0))
+    return [Ending(ids[chunk], times[chunk], TERMINATED * ends[chunk]) for chunk in at.tolist()]
 
 
 def in_parts(found: Incoming, reserve: int, most: int) -> Iterator[Incoming]:

@@ -16,12 +16,13 @@ from typing import Literal, NamedTuple, TypeAlias, final
 import numpy as np
 
 from episodia.episodes.lists.ragged import rows_of_ranges
+from episodia.episodes.lists.unmade_rows import ChunkFacts
 from episodia.errors import ReplayError
 from episodia.replay.rows.claims import Claims
 from episodia.replay.rows.records import Extents
 from episodia.replay.rows.reservoir import Reservoir
 from episodia.replay.rows.ring import Ring
-from episodia.replay.rows.row_index import NEW, STEP, RowIndex
+from episodia.replay.rows.row_index import NEW, STEP, TERMINATED, RowIndex
 from episodia.replay.rows.row_pool import RowPool
 from episodia.types import State
 
@@ -30,31 +31,9 @@ Eviction: TypeAlias = Literal["steps", "episodes", "reservoir"]
 # The largest number of rows that are set aside for one episode.
 _LARGEST_EXTENT = 64
 
-# An array without axes, which NumPy combines with others faster than a number.
+# Arrays without axes, which NumPy combines with others faster than numbers.
 _ONE = np.array(1)
-
-
-class Chunks(NamedTuple):
-    """Chunks of episodes, in the order in which they are added.
-
-    Attributes:
-        keys: The id of each episode, with its agent.
-        t_started: The time step of the first step of each: int64 [B].
-        lengths: The number of steps of each: int64 [B].
-        flags: `TERMINATED`, `TRUNCATED`, both or 0 for each: uint8 [B].
-        num_steps: How many steps all have together.
-    """
-
-    keys: list[Hashable]
-    t_started: np.ndarray
-    lengths: np.ndarray
-    flags: np.ndarray
-    num_steps: int
-
-    def at(self, positions: np.ndarray) -> Chunks:
-        """Return the chunks at `positions` alone."""
-        keys, lengths = [self.keys[chunk] for chunk in positions.tolist()], self.lengths[positions]
-        return Chunks(keys, self.t_started[positions], lengths, self.flags[positions], int(lengths.sum()))
+_FLAG = np.array(TERMINATED, np.uint8)
 
 
 class Placed(NamedTuple):
@@ -73,7 +52,7 @@ class Placed(NamedTuple):
     added: np.ndarray
 
 
-class _Continued(NamedTuple):
+class Continued(NamedTuple):
     """The episodes and runs that chunks continue.
 
     Attributes:
@@ -85,7 +64,7 @@ class _Continued(NamedTuple):
         all_fit: Whether all do.
     """
 
-    chunks: Chunks
+    chunks: ChunkFacts
     episodes: np.ndarray
     runs: np.ndarray
     stops: np.ndarray
@@ -131,7 +110,7 @@ class RowWriter:
         self.evict = evict
         self.evicted: list[np.ndarray] = []
         self._emptied: list[int] = []
-        self._continued_by: _Continued | None = None  # as long as nothing has changed
+        self._continued_by: Continued | None = None  # as long as nothing has changed
         self._oldest = 0  # no extent in use was claimed before
 
     def take_evicted(self) -> np.ndarray:
@@ -141,18 +120,18 @@ class RowWriter:
 
     # --- What is kept -----------------------------------------------------------------------------------------------
 
-    def admit(self, chunks: Chunks) -> np.ndarray | None:
+    def admit(self, chunks: ChunkFacts) -> np.ndarray | None:
         """Make room in the reservoir; return the positions of the chunks that are kept, None if all are.
 
         To be called before `place`; later chunks of an episode that is not kept are not kept either.
         """
         if self.reservoir is None:
             return None
-        needed = np.where(self._continuing(chunks).fits, 0, chunks.lengths + 1)
+        needed = np.where(self.continued(chunks).fits, 0, chunks.lengths + 1)
         self._continued_by = None
-        kept = self.reservoir.admit(chunks.keys, needed, self._drop)
+        kept = self.reservoir.admit(chunks.origins, needed, self._drop)
         positions = np.flatnonzero(kept)
-        self.reservoir.keep(chunks.keys[position] for position in positions.tolist())
+        self.reservoir.keep(chunks.origins[position] for position in positions.tolist())
         return None if kept.all() else positions
 
     def _drop(self, key: Hashable) -> None:
@@ -170,9 +149,9 @@ class RowWriter:
 
     # --- Many chunks at once ----------------------------------------------------------------------------------------
 
-    def place(self, chunks: Chunks) -> Placed:
+    def place(self, chunks: ChunkFacts) -> Placed:
         """Make room for `chunks`, which together are at most half of the buffer, and link their rows."""
-        found = self._continuing(chunks)
+        found = self.continued(chunks)
         self._continued_by = None
         if not found.all_fit:
             return self._place_each(found)
@@ -181,19 +160,15 @@ class RowWriter:
         self.index.kind[steps] = STEP
         return Placed(steps, tracks, None, steps)
 
-    def goes_on(self, chunks: Chunks) -> bool:
-        """Tell whether nothing has to be claimed or evicted for `chunks`."""
-        return self._continuing(chunks).all_fit
-
-    def _continuing(self, chunks: Chunks) -> _Continued:
+    def continued(self, chunks: ChunkFacts) -> Continued:
         """Return what `chunks` continue; if nothing has changed, what was returned before."""
         found = self._continued_by
         if found is None or found.chunks is not chunks:
             found = self._continued_by = self._look_up(chunks)
         return found
 
-    def _look_up(self, chunks: Chunks) -> _Continued:
-        stored, keys = self.index.episodes, chunks.keys
+    def _look_up(self, chunks: ChunkFacts) -> Continued:
+        stored, keys = self.index.episodes, chunks.origins
         episodes = np.fromiter(map(self.growing.get, keys, repeat(-1)), np.int64, len(keys))
         # An index is faster than `take` for the few chunks of a step.
         stops, runs = chunks.t_started + chunks.lengths, stored.last[episodes]
@@ -202,13 +177,13 @@ class RowWriter:
         # Few bytes are compared and searched faster than arrays.
         if t_stops.tobytes() != chunks.t_started.tobytes():
             fits &= t_stops == chunks.t_started
-        if chunks.flags.tobytes().strip(b"\0"):
-            fits &= chunks.flags == 0
+        if chunks.ends.tobytes().strip(b"\0"):
+            fits &= chunks.ends == 0
         if self.ring.old_before > self._oldest and self._has_old_extents():
             fits &= self.extents.born.take(stored.extent.take(episodes)) >= self.ring.old_before
         if len(keys) > 1 and len(set(keys)) != len(keys):
             fits[:] = False  # two chunks of one episode are placed one after the other
-        return _Continued(chunks, episodes, runs, stops, fits, b"\0" not in fits.tobytes())
+        return Continued(chunks, episodes, runs, stops, fits, b"\0" not in fits.tobytes())
 
     def _has_old_extents(self) -> bool:
         """Tell whether there are extents in use whose rows are claimed again soon."""
@@ -216,7 +191,7 @@ class RowWriter:
         self._oldest = int(born.min(where=born >= 0, initial=self.ring.claimed))
         return self.ring.old_before > self._oldest
 
-    def _extend(self, chunks: Chunks, found: _Continued) -> np.ndarray:
+    def _extend(self, chunks: ChunkFacts, found: Continued) -> np.ndarray:
         """Link the next rows of the extents of episodes; return these rows, which are one behind those of the steps."""
         index, stored, last = self.index, self.index.episodes, found.runs
         rows: np.ndarray = index.runs.stop[last]
@@ -228,7 +203,7 @@ class RowWriter:
         index.num_steps += chunks.num_steps
         return rows
 
-    def _place_each(self, found: _Continued) -> Placed:
+    def _place_each(self, found: Continued) -> Placed:
         """Place the chunks that fit together, and the others one by one."""
         chunks, fits = found.chunks, found.fits
         lengths = chunks.lengths
@@ -245,9 +220,9 @@ class RowWriter:
             is_new[first_track[fits]] = False
         others = np.flatnonzero(~fits)
         self._empty_ahead(found, others)
-        times, counts, flags = chunks.t_started.tolist(), lengths.tolist(), chunks.flags.tolist()
+        times, counts, flags = chunks.t_started.tolist(), lengths.tolist(), (chunks.ends * _FLAG).tolist()
         for chunk in others.tolist():
-            rows, has_tail = self._place_one(chunks.keys[chunk], times[chunk], counts[chunk], flags[chunk])
+            rows, has_tail = self._place_one(chunks.origins[chunk], times[chunk], counts[chunk], flags[chunk])
             step, track = int(first_step[chunk]), int(first_track[chunk])
             steps[step : step + len(rows) - 1] = rows[:-1]
             tracks[track : track + len(rows)] = rows
@@ -255,10 +230,10 @@ class RowWriter:
         self._forget_emptied()
         return Placed(steps, tracks[is_new], ~is_new[first_track], self.index.settle(steps))
 
-    def _empty_ahead(self, found: _Continued, others: np.ndarray) -> None:
+    def _empty_ahead(self, found: Continued, others: np.ndarray) -> None:
         """Evict at once what would be evicted for one chunk after another: rows that growing episodes surely claim."""
         stored, chunks = self.index.episodes, found.chunks
-        goes_on = others[(stored.limit.take(found.episodes[others]) >= 0) & (chunks.flags[others] == 0)]
+        goes_on = others[(stored.limit.take(found.episodes[others]) >= 0) & (chunks.ends[others] == 0)]
         limits = stored.limit.take(found.episodes[goes_on])
         num_claiming = int(np.count_nonzero(found.stops[goes_on] > limits))
         if num_claiming > 1:
@@ -271,7 +246,7 @@ class RowWriter:
     def _place_one(self, key: Hashable, t: int, length: int, flags: int) -> tuple[np.ndarray, bool]:
         """Make room for one chunk; return the rows of its observations, and whether the first one is stored already."""
         stored = self.index.episodes
-        episode = self._continued(key, t)
+        episode = self._growing_episode(key, t)
         if episode < 0:
             episode = self.growing[key] = self.index.begin_episode(key, t, self._new_extent())
         extent, reserve = int(stored.extent[episode]), 0 if flags else self.reserve()
@@ -305,7 +280,7 @@ class RowWriter:
         stored.limit[episode] = t + int(self.extents.stop[extent]) - at if is_next else -1
         stored.shift[episode] = at - t
 
-    def _continued(self, key: Hashable, t: int) -> int:
+    def _growing_episode(self, key: Hashable, t: int) -> int:
         """Return the growing episode that a chunk from `t` on continues, -1 if it begins a new one.
 
         What comes after a gap is stored as a part of its own.
@@ -319,7 +294,7 @@ class RowWriter:
     def end(self, key: Hashable, t: int, flags: int) -> None:
         """Let a growing episode end at its last step, which was added without flags."""
         self._continued_by = None
-        episode = self._continued(key, t)
+        episode = self._growing_episode(key, t)
         if episode >= 0:
             self.index.end_at_last_step(episode, flags)
             self._close(key)
@@ -415,13 +390,13 @@ class RowWriter:
 
     # --- Checks and state -------------------------------------------------------------------------------------------
 
-    def check(self, chunks: Chunks) -> None:
+    def check(self, chunks: ChunkFacts) -> None:
         """Reject chunks that begin before the end of what is stored of their episode, or are too long.
 
         Raises:
             ReplayError: If there is such a chunk.
         """
-        if self._continuing(chunks).all_fit:
+        if self.continued(chunks).all_fit:
             return
         stops, longest = self._stops(chunks), self.ring.capacity // 2
         is_early, is_long = chunks.t_started < stops, chunks.lengths >= longest
@@ -431,13 +406,13 @@ class RowWriter:
         place = int(is_wrong.argmax())
         if is_early[place]:
             raise ReplayError(
-                f"episode {chunks.keys[place]!r}: found a chunk from t={chunks.t_started[place]} on, expected one from "
+                f"episode {chunks.origins[place]!r}: found a chunk from t={chunks.t_started[place]} on, expected one from "
                 f"t={stops[place]} on, because the steps before are stored. Add the chunks of an episode in order, and each of "
                 "them once."
             )
         raise ReplayError(
-            f"episode {chunks.keys[place]!r}: found {chunks.lengths[place]} steps in one chunk, expected at most {longest - 1} "
-            f"in a buffer of {self.ring.capacity} rows. Add shorter chunks, or make the buffer larger."
+            f"episode {chunks.origins[place]!r}: found {chunks.lengths[place]} steps in one chunk, expected at most "
+            f"{longest - 1} in a buffer of {self.ring.capacity} rows. Add shorter chunks, or make the buffer larger."
         )
 
     def check_end(self, key: Hashable, t: int) -> None:
@@ -453,15 +428,15 @@ class RowWriter:
                 "because the steps before are stored. Add the chunks of an episode in order."
             )
 
-    def _stops(self, chunks: Chunks) -> np.ndarray:
+    def _stops(self, chunks: ChunkFacts) -> np.ndarray:
         """Return the time step before which each chunk must not begin: int64 [B]."""
         # -1 for those that begin.
-        stops = self.index.episodes.t_stop.take(self._continuing(chunks).episodes)
-        if len(set(chunks.keys)) != len(chunks.keys):
+        stops = self.index.episodes.t_stop.take(self.continued(chunks).episodes)
+        if len(set(chunks.origins)) != len(chunks.origins):
             known: dict[Hashable, int] = {}
-            for place, key in enumerate(chunks.keys):
+            for place, key in enumerate(chunks.origins):
                 stops[place] = known.get(key, stops[place])
-                known[key] = 0 if chunks.flags[place] else int(chunks.t_started[place] + chunks.lengths[place])
+                known[key] = 0 if chunks.ends[place] else int(chunks.t_started[place] + chunks.lengths[place])
         return stops
 
     def clear(self) -> None:
