@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from episodia import EpisodeList, SingleAgentEpisode
@@ -121,8 +121,29 @@ def test_a_sample_stays_as_it_was_if_the_selector_uses_its_array_again():
     assert (sampled.keys == keys).all()
 
 
-def test_a_sample_is_pickled_as_its_episodes():
-    sampled = filled().sample(5)
+@settings(max_examples=30)
+@given(draw=DRAWS, lookback=st.integers(0, 2), infos=st.booleans())
+@example(draw=Transitions(3), lookback=0, infos=False)
+def test_a_sample_travels_with_all_its_columns(draw, lookback, infos):
+    sampled = filled(selector=Proportional(), infos=infos).sample(
+        5, draw, lookback=0 if draw == Transitions(3) else lookback
+    )
+    arrived = pickle.loads(pickle.dumps(sampled))
+    names = (*NAMES, *sampled.extra_columns())
+
+    assert {"keys", "weights"} <= {*names}
+    assert ("discounts" in names) == (draw == Transitions(3))
+    assert arrived.extra_columns() == [name for name in sampled.extra_columns() if name != "infos"]
+    assert batch_of(arrived, names) == batch_of(sampled, names)
+    assert [arrived.flat(name).values.dtype for name in names] == [sampled.flat(name).values.dtype for name in names]
+    assert arrived.lookbacks.tolist() == sampled.lookbacks.tolist()
+    assert arrived.origins == sampled.origins
+    assert [repr(own.get_state()) for own in arrived] == [repr(own.get_state()) for own in sampled]
+
+
+def test_a_sample_travels_without_making_episodes(monkeypatch):
+    sampled = filled(selector=Proportional()).sample(5, Transitions(3)).load()
+    monkeypatch.setattr(SingleAgentEpisode, "_begin", None)
 
     assert batch_of(pickle.loads(pickle.dumps(sampled))) == batch_of(sampled)
 

@@ -9,9 +9,9 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.episodes.lists import gather
+from episodia.episodes.lists import gather, list_state
 from episodia.episodes.lists.chosen_times import ChooseTimes
-from episodia.episodes.lists.episode_list import EpisodeList
+from episodia.episodes.lists.episode_list import EpisodeList, unpickled
 from episodia.episodes.lists.list_columns import DERIVED, at_ends, check_asked, check_name, check_windows, with_item_at
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, sparse_rows
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
@@ -19,10 +19,10 @@ from episodia.errors import DroppedHistoryError, EpisodeKeyError, ReplayError
 from episodia.replay.draws.drawn import Drawn
 from episodia.replay.rows.row_columns import TRACKS
 from episodia.replay.rows.row_index import TERMINATED, TRUNCATED, RowPlaces
-from episodia.replay.samples.made_episodes import made_episodes
+from episodia.replay.samples.packed_sample import packed_sample
 from episodia.replay.samples.sample_display import sample_html, sample_text
 from episodia.replay.samples.sample_source import SampleSource
-from episodia.types import Item, ModuleID
+from episodia.types import Item, ModuleID, State
 
 # Arrays without axes, which NumPy combines with others faster than numbers.
 _TERMINATED, _TRUNCATED = np.array(TERMINATED, np.uint8), np.array(TRUNCATED, np.uint8)
@@ -89,12 +89,18 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
     @property
     def _episodes(self) -> list[Any]:
         if self._listed is None:
-            self._listed = made_episodes(self, self._source, self._drawn)
+            self._listed = list_state.unpack(self._packed())
         return self._listed
 
     @_episodes.setter
     def _episodes(self, episodes: list[Any]) -> None:
         """Ignore what the base lists: episodes are made of rows."""
+
+    def _packed(self) -> State:
+        return packed_sample(self, self._source, self._drawn)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return super().__reduce__() if self._listed is not None else (unpickled, (self._packed(), False))
 
     def __len__(self) -> int:
         return len(self._drawn.lengths)
