@@ -216,6 +216,7 @@ def test_environments_share_a_train_batch_evenly(kind, size, each):
         {"rollout_fragment_length": "long", "train_batch_size": 10},
         {"rollout_fragment_length": "long"},
         {"rollout_fragment_length": "auto", "train_batch_size": 10, "batch_mode": "complete_episodes"},
+        {"rollout_fragment_length": 50, "batch_mode": "complete_episodes"},
     ],
 )
 def test_a_fragment_length_and_a_batch_size_that_do_not_fit_together_are_rejected(kind, settings):
@@ -450,7 +451,6 @@ class LogRunner(EnvRunner):
             explore=True,
             batch_mode="complete_episodes",
             lookback=0,
-            rollout_fragment_length=1,
             horizon=None,
             soft_horizon=None,
             ignore_terminations=False,

@@ -71,7 +71,7 @@ class EnvRunner(ABC, Generic[_EpisodeKind]):
         """
         self.explore = settings.explore
         self.batch_mode = settings.batch_mode
-        self.rollout_fragment_length: FragmentLength = settings.rollout_fragment_length
+        self.rollout_fragment_length: FragmentLength = settings.fragment_length
         self._settings = settings
         self._seeds = seeds
         self._modules: Mapping[Any, Module] = _by_id(rl_module)

@@ -67,7 +67,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         seed: int | None = None,
         explore: Explore = AUTO,
         batch_mode: BatchMode = "truncate_episodes",
-        rollout_fragment_length: FragmentLength = 200,
+        rollout_fragment_length: FragmentLength | None = None,
         train_batch_size: int | None = None,
         count_steps_by: CountStepsBy = "env_steps",
         missing_final_observation: MissingFinalObservation = "repeat",
@@ -103,7 +103,8 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             batch_mode: What `sample` returns by default: chunks of `rollout_fragment_length` steps for each
                 environment (`"truncate_episodes"`), or as many whole episodes as there are environments
                 (`"complete_episodes"`).
-            rollout_fragment_length: See `batch_mode`; with "auto", the environments share `train_batch_size` steps evenly.
+            rollout_fragment_length: See `batch_mode`; 200 by default. With "auto", the environments share `train_batch_size`
+                steps evenly.
             train_batch_size: How many steps `sample` returns by default, rounded up to the same number for each environment.
             count_steps_by: Whether steps are counted that environments make, or that agents complete.
             missing_final_observation: What happens when an episode is truncated while an agent that has acted waits for its

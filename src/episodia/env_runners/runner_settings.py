@@ -24,6 +24,7 @@ StepTimeout: TypeAlias = float | Literal["auto"] | None
 
 # Long enough for simulators that begin slowly: a limit that ends what hangs, and no measure of speed.
 _STEP_TIMEOUT_S = 300.0
+_FRAGMENT_LENGTH = 200
 
 
 @final
@@ -37,7 +38,7 @@ class RunnerSettings:
     vectorization: Vectorization
     explore: bool
     batch_mode: BatchMode
-    rollout_fragment_length: FragmentLength
+    rollout_fragment_length: FragmentLength | None = None
     train_batch_size: int | None = None
     episode_class: type[Any] = SingleAgentEpisode
     horizon: int | None
@@ -60,12 +61,13 @@ class RunnerSettings:
         checked_choice(
             EnvRunnerError, "runner", "batch_mode", self.batch_mode, ("truncate_episodes", "complete_episodes")
         )
-        check_fragment_length(self.rollout_fragment_length, self.train_batch_size)
-        if self.batch_mode == "complete_episodes" and self.train_batch_size is not None:
-            raise EnvRunnerError(
-                f'found `train_batch_size={self.train_batch_size}` with `batch_mode="complete_episodes"`, which returns as '
-                "many episodes as there are environments; expected one of the two. Leave one out."
-            )
+        check_fragment_length(self.fragment_length, self.train_batch_size)
+        for name in ("rollout_fragment_length", "train_batch_size"):
+            if self.batch_mode == "complete_episodes" and getattr(self, name) is not None:
+                raise EnvRunnerError(
+                    f'found `{name}={shown(getattr(self, name))}` with `batch_mode="complete_episodes"`, which returns as '
+                    "many episodes as there are environments; expected one of the two. Leave one out."
+                )
         check_whole(0, reward_delay=self.reward_delay, lookback=self.lookback)
         check_whole(0, or_none=True, max_restarts=self.max_restarts)
         check_whole(1, or_none=True, horizon=self.horizon, soft_horizon=self.soft_horizon)
@@ -81,6 +83,11 @@ class RunnerSettings:
                 f"found `step_timeout_s={self.step_timeout_s}` with `vectorization={self.vectorization!r}`, expected 'async': "
                 "a step in this process cannot be interrupted. Run the environments asynchronously."
             )
+
+    @property
+    def fragment_length(self) -> FragmentLength:
+        """The length of chunks: by default 200 steps."""
+        return _FRAGMENT_LENGTH if self.rollout_fragment_length is None else self.rollout_fragment_length
 
     def gives_up(self, restarts_in_a_row: int) -> bool:
         """Tell whether environments were rebuilt too often, without an episode in between that ends."""

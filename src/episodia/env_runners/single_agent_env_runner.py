@@ -69,7 +69,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         seed: int | None = None,
         explore: Explore = AUTO,
         batch_mode: BatchMode = "truncate_episodes",
-        rollout_fragment_length: FragmentLength = 200,
+        rollout_fragment_length: FragmentLength | None = None,
         train_batch_size: int | None = None,
         horizon: int | None = None,
         soft_horizon: int | None = None,
@@ -103,7 +103,8 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             batch_mode: What `sample` returns by default: chunks of `rollout_fragment_length` steps for each
                 environment (`"truncate_episodes"`), or as many whole episodes as there are environments
                 (`"complete_episodes"`).
-            rollout_fragment_length: See `batch_mode`; with "auto", the environments share `train_batch_size` steps evenly.
+            rollout_fragment_length: See `batch_mode`; 200 by default. With "auto", the environments share `train_batch_size`
+                steps evenly.
             train_batch_size: How many steps `sample` returns by default, rounded up to the same number for each environment.
             horizon: After so many steps an episode is truncated, and the environment reset.
             soft_horizon: After so many steps an episode is truncated, and the environment goes on with the next one.
