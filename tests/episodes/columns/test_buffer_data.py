@@ -10,8 +10,17 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episodia import LookbackBuffer, SingleAgentEpisode
-from episodia.errors import EpisodeError, SpaceError
+from episodia import (
+    EpisodeList,
+    Learner,
+    LookbackBuffer,
+    MultiAgentEpisode,
+    SingleAgentEnvRunner,
+    SingleAgentEpisode,
+)
+from episodia.errors import EpisodeError, EpisodiaError, SpaceError
+from episodia.learners import PPOConfig
+from episodia.modules import DefaultActorCritic
 
 COLUMNS = {"observations": [0, 1, 2], "actions": [5, 6], "rewards": [0.0, 1.0]}
 
@@ -99,6 +108,65 @@ def test_another_number_of_items_than_steps_is_found_by_validate():
 
     with pytest.raises(EpisodeError, match="different lengths"):
         episode.validate()
+
+
+@pytest.mark.parametrize("column", ["observations", "actions", "rewards", "infos"])
+@pytest.mark.parametrize("change", [1, -1])
+def test_another_number_of_items_than_steps_is_rejected_by_finalize(column, change):
+    episode = walk()
+    buffer = getattr(episode, column)
+    data = list(buffer.data)
+
+    buffer.data = data[:-1] if change < 0 else [*data, data[-1]]
+
+    with pytest.raises(EpisodeError, match=rf"'walk'.*'{column}': {len(data) + change}.*T actions"):
+        episode.finalize()
+    assert not episode.is_finalized
+
+
+@pytest.mark.parametrize("column", ["observations", "actions"])
+def test_another_number_of_items_than_steps_is_rejected_in_episodes_of_several_agents(column):
+    episode = MultiAgentEpisode("game")
+    episode.add_env_reset(observations={"a": 0})
+    episode.add_env_step(observations={"a": 1}, actions={"a": 5}, rewards={"a": 0.5})
+    buffer = getattr(episode.agent_episodes["a"], column)
+
+    buffer.data = [*buffer.data, 7]
+
+    with pytest.raises(EpisodeError, match=f"'game', agent 'a'.*'{column}': {len(buffer)}"):
+        episode.finalize()
+
+
+READERS = {
+    "flat": lambda episodes, column: episodes.flat(column),
+    "windows": lambda episodes, column: episodes.windows(column, shifts=[-1, 0], fill=0),
+    "preceding": lambda episodes, column: episodes.preceding(column, 0),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("lookback", [0, 1])
+@pytest.mark.parametrize("change", [1, -1])
+def test_a_learner_rejects_another_number_of_items_than_steps(read, lookback, change):
+    episode = SingleAgentEpisode(
+        "run", observations=range(5), actions=np.arange(4), rewards=np.ones(4), len_lookback_buffer=lookback
+    )
+    episode.actions.data = np.arange(4 + change)
+    steps = 4 - lookback
+
+    with pytest.raises(EpisodeError, match=f"'run': found {steps + change} items.*'actions'.*expected {steps}"):
+        read(EpisodeList([episode]), "actions")
+
+
+def test_the_batch_of_a_learner_never_loses_actions_in_silence():
+    with SingleAgentEnvRunner("CartPole-v1", seed=0) as runner:
+        episodes = runner.sample(num_timesteps=30)
+    episodes[0].actions.data = np.zeros(len(episodes[0]) + 5, np.int64)
+    module = DefaultActorCritic(episodes[0].observation_space, episodes[0].action_space)
+    learner = Learner(module, PPOConfig())
+
+    with pytest.raises(EpisodiaError, match=r"found.*items in the column 'actions'"):
+        learner.batch_of(episodes)
 
 
 IN_PLACE = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import add
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, final, overload
 
 import numpy as np
@@ -24,10 +23,10 @@ from episodia.episodes.lists.list_columns import (
     STORED,
     check_asked,
     check_name,
+    check_sizes,
     check_windows,
     columns_of,
-    joined,
-    joined_whole,
+    joined_steps,
     position_in,
 )
 from episodia.episodes.lists.origins import AT_STEPS, IDS, origin_windows
@@ -36,7 +35,7 @@ from episodia.episodes.lists.unmade_rows import ChunkFacts, RowsInPlace
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent.weights_versions import Versions
-from episodia.errors import EpisodeError, ShapeError
+from episodia.errors import EpisodeError
 from episodia.trees import describe, frozen
 from episodia.types import Item
 
@@ -527,22 +526,12 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         if column in DERIVED:
             return self._computed(column)
         rows = self._rows()
-        columns = columns_of(rows, column)
         if self.is_current:
+            columns_of(rows, column)
             raise list_columns.not_yet(column)
         extra = 1 if tail else 0
         offsets, counts = self._extent(extra)
-        try:
-            values = joined_whole(columns, counts)
-            if values is None:
-                starts = [buffer.lookback for buffer in columns]
-                values = joined(columns, starts, list(map(add, starts, counts)))
-            return Ragged(values, offsets, extra)
-        except ShapeError:
-            if tail:
-                list_columns.check_track(column)
-                list_columns.check_started(rows, column, columns)
-            raise
+        return Ragged(joined_steps(rows, column, counts, tail=tail), offsets, extra)
 
     def _computed(self, column: str) -> Ragged:
         """Return a column that is not stored per step."""
@@ -600,13 +589,16 @@ class EpisodeList(Sequence[AnyEpisode_co]):
             DroppedHistoryError: If a window reaches for steps that the lookback of a chunk does not have any more.
         """
         check_windows(column, shifts, tail, every)
-        columns = columns_of(self._rows(), column)
+        owners = self._rows()
+        columns = columns_of(owners, column)
         extra = 1 if tail and not self.is_current else 0
         begins, rows = self._asked(extra)
         indices = None
         if every > 1 and not self.is_current:
             indices, rows = sparse_rows(self.lengths, extra, every)
         values, past, counts = list_columns.values_and_places(columns, shifts, at_end=self.is_current)
+        if not self.is_current and (counts != self.lengths + (column in (Columns.OBS, Columns.INFOS))).any():
+            check_sizes(owners, column, columns)
         stretches = gather.Stretches(past, counts, self.t_started, begins, rows, indices)
         return Ragged(gather.windows(values, stretches, shifts, fill), offsets_of(rows), extra, every)
 
@@ -623,7 +615,9 @@ class EpisodeList(Sequence[AnyEpisode_co]):
             DroppedHistoryError: If a chunk does not have the step before its first one any more.
         """
         offsets, counts = self._extent(1)
-        columns = columns_of(self._rows(), column)
+        rows = self._rows()
+        columns = columns_of(rows, column)
+        check_sizes(rows, column, columns)
         return Ragged(list_columns.preceding(columns, counts, self.t_started, first), offsets, 1)
 
     def computed_windows(

@@ -230,19 +230,49 @@ def joined(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequ
     return concatenated(parts)
 
 
-def joined_whole(columns: Sequence[LookbackBuffer], counts: list[int]) -> Any:
-    """Return all items of each column as one batch, if the columns are arrays of `counts` rows; else None.
+def joined_steps(rows: Rows, column: str, counts: list[int], *, tail: bool) -> Any:
+    """Return the first `counts` items of a column of each episode after its lookback, as one batch.
 
-    Most columns are like this, and they are joined for each batch, so nothing is done twice. A column that stores no
-    more than it is asked for has no lookback.
+    Raises:
+        EpisodeError: If a column has not as many items as its episode has steps, because a user wrote into it.
     """
-    storages = [column.storage for column in columns]
-    if set(map(type, storages)) != {ArrayStorage}:
-        return None
-    arrays = [storage.alias for storage in cast(list[ArrayStorage], storages)]
-    if set(map(type, arrays)) != {np.ndarray} or list(map(len, arrays)) != counts or 0 in counts:
-        return None
-    return concatenated(arrays)
+    columns = columns_of(rows, column)
+    storages: list[Any] = [buffer.storage for buffer in columns]
+    arrays: list[Any] = []
+    if set(map(type, storages)) == {ArrayStorage}:
+        arrays = [storage.alias for storage in storages]
+        if set(map(type, arrays)) != {np.ndarray}:
+            arrays = []
+    sizes = list(map(len, arrays or storages))
+    starts = [buffer.lookback for buffer in columns]
+    stops = list(map(add, starts, counts))
+    has_more = column in (Columns.OBS, Columns.INFOS) and not tail
+    if sizes != ([stop + 1 for stop in stops] if has_more else stops):
+        if tail:
+            check_track(column)
+            check_started(rows, column, columns)
+        check_sizes(rows, column, columns)
+    # Most columns are whole arrays without a lookback.
+    if arrays and sizes == counts and 0 not in counts:
+        return concatenated(arrays)
+    return joined(columns, starts, stops)
+
+
+def check_sizes(rows: Rows, column: str, columns: list[LookbackBuffer]) -> None:
+    """Reject a column that has not as many items as its episode has steps.
+
+    Raises:
+        EpisodeError: With the episode and both lengths.
+    """
+    is_track = column in (Columns.OBS, Columns.INFOS)
+    for row, buffer in zip(rows, columns, strict=True):
+        steps = row.t - row.t_started
+        expected = steps + is_track if steps or buffer.len_incl_lookback() else 0
+        if len(buffer) != expected:
+            raise EpisodeError(
+                f"episode {row.id_!r}: found {len(buffer)} items in the column {column!r} after its lookback, expected "
+                f"{expected} for {steps} steps. Write data of the same length with `data = ...`, or make a new episode."
+            )
 
 
 def _joined_with_first(columns: Sequence[LookbackBuffer], starts: list[int], stops: list[int], first: Item) -> Any:

@@ -17,8 +17,9 @@ import numpy as np
 from episodia.episodes.columns.array_storage import ArrayStorage
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.storage import ListStorage, Storage
+from episodia.episodes.single_agent.single_agent_columns import check_lengths
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.errors import EpisodiaError
+from episodia.errors import EpisodeError, EpisodiaError
 from episodia.stacking import SCALAR_DTYPES, joined_rows
 from episodia.trees import PLAIN_DTYPES
 
@@ -31,12 +32,18 @@ def finalize(episodes: Iterable[SingleAgentEpisode], *, check_bounds: bool = Tru
     """Turn the columns of all `episodes` into arrays, in place; if one of them cannot be, none is.
 
     Raises:
+        EpisodeError: If columns of an episode have different lengths.
         ShapeError: If the items of a column do not fit together.
         SpaceError: If an item lies outside of its space, and `check_bounds` asks for that.
     """
     growing = [episode for episode in episodes if not episode.is_finalized]
     if not growing:
         return
+    for episode in growing:
+        try:
+            check_lengths(episode)
+        except EpisodeError as error:
+            raise EpisodeError(f"agent {episode.agent_id!r}: {error}") from error
     stacked: list[Stacked] = []
     for name, column_of in _COLUMNS.items():
         stacked += _stacked(name, growing, list(map(column_of, growing)), check_bounds)

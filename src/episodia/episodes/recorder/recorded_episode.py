@@ -16,7 +16,7 @@ from episodia.episodes.recorder.lane_storage import LaneInfos, LaneStorage, Lane
 from episodia.episodes.recorder.recorded_chunk import Chunk
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout
 from episodia.episodes.recorder.vector_infos import LazyInfos
-from episodia.episodes.single_agent.single_agent_columns import raise_with_place
+from episodia.episodes.single_agent.single_agent_columns import check_lengths, raise_with_place
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodiaError
 from episodia.trees import map_batch
@@ -156,6 +156,7 @@ def _prepared(chunk: Chunk, layout: RecorderLayout, *, copied: bool) -> Prepared
         }
     if chunk.detached:
         [episode] = growing_episodes((chunk,), layout)
+        check_lengths(episode)
         for window in chunk.detached:
             if isinstance(window, LaneStorage):
                 try:

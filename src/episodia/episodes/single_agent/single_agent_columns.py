@@ -144,21 +144,20 @@ def _info_column(observations: LookbackBuffer, infos: Any) -> LookbackBuffer:
 
 
 def check_lengths(episode: SingleAgentEpisode) -> None:
-    """Reject columns of different lengths."""
-    steps = len(episode.rewards)
-    observations = steps + 1 if episode.observations.len_incl_lookback() or steps else 0
-    expected = [
-        ("observations", episode.observations, observations),
-        ("infos", episode.infos, observations),
-        ("actions", episode.actions, steps),
-        ("rewards", episode.rewards, episode.t - episode.t_started),
-        *((key, column, steps) for key, column in episode.extra_model_outputs.items()),
-    ]
-    wrong = {name: len(column) for name, column, count in expected if len(column) != count}
+    """Reject columns of different lengths.
+
+    Raises:
+        EpisodeError: With the columns whose lengths are not those of the steps.
+    """
+    steps = episode.t - episode.t_started
+    observations = steps + 1 if steps or episode.observations.len_incl_lookback() else 0
+    wrong = {name: len(column) for name, column in _array_columns(episode)[1:] if len(column) != steps}
+    tracks = {"observations": len(episode.observations), "infos": len(episode.infos)}
+    wrong |= {name: length for name, length in tracks.items() if length != observations}
     if wrong:
         raise EpisodeError(
-            f"episode {episode.id_!r}: found columns of different lengths: {wrong} next to {steps} rewards. Expected "
-            f"{_LENGTHS} (all after the lookback)."
+            f"episode {episode.id_!r}: found columns of different lengths: {wrong} next to {steps} "
+            f"{'steps' if 'rewards' in wrong else 'rewards'}. Expected {_LENGTHS} (all after the lookback)."
         )
 
 
@@ -187,6 +186,7 @@ def are_finalized(episode: SingleAgentEpisode) -> bool:
 
 def stacked(episode: SingleAgentEpisode) -> list[Storage]:
     """Return what the columns of the finalized episode would be stored in, checked, without changing `episode`."""
+    check_lengths(episode)
     storages = []
     for name, column in _array_columns(episode):
         try:

@@ -31,7 +31,6 @@ from episodia.episodes.single_agent.single_agent_columns import (
     as_infos,
     as_observation,
     cannot_step,
-    check_lengths,
     extra_columns,
     fill_columns,
     names,
@@ -559,6 +558,7 @@ class SingleAgentEpisode:
         """Turn all columns into arrays, in place, and return this episode; infos stay dicts.
 
         Raises:
+            EpisodeError: If columns were overwritten by data of other lengths.
             ShapeError: If the items of a column differ in structure or shape.
             SpaceError: If an observation or action lies outside of its space.
         """
@@ -670,7 +670,6 @@ class SingleAgentEpisode:
         Raises:
             EpisodeError: Saying which column is wrong, and how.
         """
-        check_lengths(self)
         stacked(self)
 
     def get_data_dict(self) -> dict[str, Any]:
