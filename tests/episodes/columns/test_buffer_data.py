@@ -253,6 +253,15 @@ def test_nested_items_are_not_filled_with_nested_items(is_final, fill):
         buffer.get(1, fill=fill)
 
 
+def test_growing_rewards_are_filled_with_anything_and_finalized_ones_with_numbers():
+    episode = pickle.loads(pickle.dumps(walk()))
+
+    assert episode.get_rewards([0, 5], fill="skip") == [0.0, "skip"]
+    assert episode.get_rewards(slice(-1, 1), neg_index_as_lookback=True, fill="skip") == ["skip", 0.0]
+    with pytest.raises(EpisodeError, match="fill='skip'"):
+        episode.finalize().get_rewards([0, 5], fill="skip")
+
+
 @pytest.mark.parametrize("fill", ["skip", 9.9], ids=repr)
 def test_arrays_and_spaces_still_reject_what_they_cannot_hold(fill):
     finalized, spaced = LookbackBuffer([1, 2]), LookbackBuffer([1, 2], space=spaces.Discrete(3))

@@ -15,6 +15,7 @@ from episodia.episodes.columns.array_storage import ArrayStorage
 from episodia.episodes.columns.filling import filled_like, padded
 from episodia.episodes.columns.indexing import Index
 from episodia.episodes.columns.items_copy import ItemsCopy
+from episodia.episodes.columns.rewards import REWARD_SPACE
 from episodia.episodes.columns.storage import ListStorage, ObjectStorage, Positions, Storage
 from episodia.episodes.display.episode_tables import buffer_text
 from episodia.errors import EpisodeError, EpisodeIndexError
@@ -386,7 +387,12 @@ class LookbackBuffer:
         if self.finalized and len(self.storage) and type(self.storage) is ArrayStorage:
             return map_batch(lambda leaf: filled_array(leaf.shape[1:], leaf.dtype, fill), self.storage.arrays)
         if self._space is not None:
-            return self._rules_of_space().filling(fill)
+            try:
+                return self._rules_of_space().filling(fill)
+            except EpisodeError:
+                if self.finalized or self._space is not REWARD_SPACE:
+                    raise
+                return fresh(fill)  # a list of rewards, whose space no user chose, holds any fill
         if self.storage.holds_objects or not len(self.storage):
             return fresh(fill)
         item = self.storage.item(0)
