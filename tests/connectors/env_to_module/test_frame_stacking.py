@@ -249,6 +249,16 @@ def test_frames_before_a_chunk_are_flattened_too():
     assert_same_items(one_by_one(pipeline, EpisodeList([episode.slice(slice(2, 3), len_lookback_buffer=1)])), whole[2:])
 
 
+def test_frames_in_the_lookback_of_an_episode_from_nowhere_are_flattened_too():
+    """RLlib's constructor puts all data into the lookback, at time step 0."""
+    episode = SingleAgentEpisode(observations=[0, 1, 2], actions=[0, 0], rewards=[0.0, 0.0])
+    pipeline = in_front([FlattenObservations(), FrameStacking(num_frames=3, axis=0)], spaces.Discrete(3))
+
+    (frames,) = one_by_one(pipeline, EpisodeList([episode]))
+
+    np.testing.assert_array_equal(frames, np.eye(3))
+
+
 def test_agents_with_spaces_of_their_own_are_flattened_and_stacked():
     of_agents = spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1.0, 1.0, (3,))})
     seen = {"a": [0, 2], "b": [np.full(3, 0.5, np.float32), np.full(3, -0.5, np.float32)]}

@@ -14,12 +14,12 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import add_to_run, has_column, rows_of_modules
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.env_to_module.observation_changer import ObservationChanger, ObservationPiece
+from episodia.connectors.env_to_module.steps_before import steps_before
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.editing import outermost_of
 from episodia.connectors.pipelines.piece_lookup import leaves
 from episodia.connectors.spaces.row_spaces import Part
 from episodia.episodes import EpisodeList, Ragged
-from episodia.episodes.columns.filling import Fills
 from episodia.errors import BatchError, PipelineError
 from episodia.trees import map_batch
 from episodia.types import AgentID
@@ -158,10 +158,8 @@ class FrameStacking(ObservationPiece):
 
     def _is_there(self, rows: EpisodeList) -> np.ndarray:
         """Return for each row which of its frames the episode has: bool [N, num_frames]."""
-        shifts = range(1 - self.num_frames, 1)
-        fills = Fills((-1,) * self.num_frames)
-        times: np.ndarray = rows.computed_windows(Columns.T, shifts=shifts, fills=fills, tail=True).values
-        return times >= 0
+        before = steps_before(rows, self.num_frames - 1, tail=True)
+        return np.pad(before, ((0, 0), (0, 1)), constant_values=True)
 
     def _stacked(self, frames: np.ndarray) -> np.ndarray:
         """Return rows `[N, num_frames, ...]` with the frame axis moved to `axis`."""

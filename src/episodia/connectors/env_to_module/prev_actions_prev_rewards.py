@@ -10,8 +10,9 @@ from gymnasium import Space, spaces
 from episodia.arguments import checked_whole
 from episodia.columns import Columns
 from episodia.connectors.env_to_module.observation_changer import ObservationChanger
+from episodia.connectors.env_to_module.steps_before import steps_before
 from episodia.connectors.spaces.flat_vectors import flat_size, flat_space, flat_vectors
-from episodia.connectors.spaces.row_spaces import Part, episodes_for_reading
+from episodia.connectors.spaces.row_spaces import Part
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.errors import PipelineError
 from episodia.trees import map_batch
@@ -119,9 +120,9 @@ class PrevActionsPrevRewards(ObservationChanger):
                 f"{self.name}: found no space of the actions, expected one. Build the pipeline with its input spaces, or give "
                 "the episodes theirs."
             )
-        shifts = range(-self.n_prev_actions, 0)
-        actions = rows.windows(Columns.ACTIONS, shifts=shifts, fill=0, tail=bool(column.tail)).values
-        is_there = _is_there(column, rows, shifts)
+        tail = bool(column.tail)
+        actions = rows.windows(Columns.ACTIONS, shifts=range(-self.n_prev_actions, 0), fill=0, tail=tail).values
+        is_there = steps_before(rows, self.n_prev_actions, tail=tail)
         count, size = is_there.size, flat_size(self.name, space)
         vectors = np.zeros((count, size), np.float32)
         places = np.flatnonzero(is_there)
@@ -129,14 +130,4 @@ class PrevActionsPrevRewards(ObservationChanger):
         if len(places):
             chosen = map_batch(lambda leaf: leaf.reshape(count, *leaf.shape[2:])[places], actions)
             vectors[places] = flat_vectors(self.name, space, chosen, len(places))
-        return vectors.reshape(len(is_there), len(shifts) * size)
-
-
-def _is_there(column: Ragged, rows: EpisodeList, shifts: range) -> np.ndarray:
-    """Return for each row and shift whether the episode has that step: bool [N, K]."""
-    starts, counts = column.offsets[:-1], np.diff(column.offsets)
-    lookbacks = np.array([single.actions.lookback for single in episodes_for_reading(rows)], np.int64)
-    first = rows.lengths if rows.is_current else np.zeros_like(counts)
-    # How many steps, the lookback counted, are before each row.
-    before = np.arange(int(counts.sum())) + np.repeat(first + lookbacks - starts, counts)
-    return before[:, None] + np.asarray(shifts) >= 0  # type: ignore[no-any-return]  # an array
+        return vectors.reshape(len(is_there), self.n_prev_actions * size)

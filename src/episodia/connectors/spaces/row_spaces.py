@@ -85,11 +85,6 @@ def parts_of(
     return parts, [np.array(places, np.int64) for places in positions], singles
 
 
-def episodes_for_reading(rows: EpisodeList) -> list[SingleAgentEpisode]:
-    """Return the agent episodes of one module without forking them, unlike the list itself."""
-    return [single for group in rows.groups().values() for single in group.agent_episodes]
-
-
 def _index_of(part: Part, parts: list[Part], positions: list[list[int]]) -> int:
     for index, other in enumerate(parts):
         if other.label == part.label and (other.space is part.space or other.space == part.space):
