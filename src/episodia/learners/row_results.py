@@ -16,7 +16,7 @@ Rows: TypeAlias = dict[str, dict[str, np.ndarray]]
 
 
 class Collected(NamedTuple):
-    """Results of rows, and how many of the results of each module with any are NaN or infinite."""
+    """Results of rows, and how many rows of each module with results have one that is NaN or infinite."""
 
     rows: Rows
     num_bad: dict[str, int]
@@ -73,14 +73,14 @@ class RowResults:
     def collected(self) -> Collected:
         """Return the results of all rows."""
         rows: Rows = {}
-        num_bad: dict[str, int] = {}
+        is_bad: dict[str, np.ndarray] = {}
         for module_id, part, found in self._found:
-            named = rows.setdefault(module_id, {})
+            named, num = rows.setdefault(module_id, {}), self._num_rows[module_id]
+            own = slice(None) if part.rows is None else part.rows
+            bad = is_bad.setdefault(module_id, np.zeros(num, np.bool_))
+            bad[own] = False
             for name, tensor in found.items():
                 numbers = tensor.cpu().numpy()
-                if name not in named:
-                    named[name] = np.full(self._num_rows[module_id], np.nan)
-                named[name][slice(None) if part.rows is None else part.rows] = numbers
-                not_finite = len(numbers) - int(np.count_nonzero(np.isfinite(numbers)))
-                num_bad[module_id] = num_bad.get(module_id, 0) + not_finite
-        return Collected(rows, num_bad)
+                named.setdefault(name, np.full(num, np.nan))[own] = numbers
+                bad[own] |= ~np.isfinite(numbers)
+        return Collected(rows, {module_id: int(np.count_nonzero(bad)) for module_id, bad in is_bad.items()})

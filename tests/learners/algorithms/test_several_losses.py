@@ -130,6 +130,17 @@ def test_rows_that_are_not_finite_are_counted():
     assert np.isnan(found.rows["default_policy"]["td_error"]).tolist() == [True, False]
 
 
+def test_a_row_with_two_results_that_are_not_finite_is_one_bad_row():
+    class Odd(Both):
+        def loss(self, inputs):
+            rows = {"td_error": torch.tensor([np.nan, 1.0]), "age": torch.tensor([np.inf, 1.0])}
+            return LossOutputs(super().loss(inputs).losses, rows=rows)
+
+    found = Learner(Pair(), Odd()).update_batch(BATCH, num_epochs=2)
+
+    assert found["default_policy"]["num_bad_rows"] == 1
+
+
 def test_saved_at_any_step_it_continues_alike():
     straight, other = Learner(Pair(), Both(), seed=0), Learner(Pair(), Both(), seed=1)
     for _ in range(3):
