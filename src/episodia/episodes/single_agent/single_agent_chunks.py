@@ -10,6 +10,7 @@ import numpy as np
 
 from episodia.episodes.columns.indexing import as_count, with_int_bounds
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
+from episodia.episodes.columns.lookback_trimming import num_kept, trimmed_slice, trimmed_tail
 from episodia.episodes.single_agent import weights_versions as versions
 from episodia.errors import EpisodeError, EpisodiaError, IndexTypeError
 from episodia.trees import describe, equal, map_batch
@@ -31,18 +32,11 @@ def cut(episode: SingleAgentEpisode, len_lookback_buffer: int) -> SingleAgentEpi
     lookback = as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}")
     kept = min(lookback, episode.rewards.len_incl_lookback())
     return episode._derived(
-        track=lambda column: _tail(column, lookback, 1),
-        steps=lambda column: _tail(column, lookback, 0),
+        track=lambda column: trimmed_tail(column, lookback, 1),
+        steps=lambda column: trimmed_tail(column, lookback, 0),
         weights_versions=versions.between(episode.weights_versions, episode.t - kept, episode.t + 1),
         goes_on=True,
     )
-
-
-def _tail(column: LookbackBuffer, lookback: int, current: int) -> LookbackBuffer:
-    """Return the last `current` items of `column` with `lookback` items in front of them, or as many as there are."""
-    size = column.len_incl_lookback()
-    start = max(0, size - lookback - current)
-    return column.share(slice(start, size), max(0, size - current - start))
 
 
 def part(episode: SingleAgentEpisode, slice_: slice, len_lookback_buffer: int | None) -> SingleAgentEpisode:
@@ -66,10 +60,10 @@ def part(episode: SingleAgentEpisode, slice_: slice, len_lookback_buffer: int | 
         wanted = as_count("len_lookback_buffer", len_lookback_buffer, where)
     at_end = stop == len(episode)
     t_started = episode.t_started + steps.start
-    kept = _kept(episode.observations, steps, wanted)
+    kept = num_kept(episode.observations, steps, wanted)
     picked = episode._derived(
-        track=lambda column: _strided(column, steps, stop, wanted, track=True),
-        steps=lambda column: _strided(column, steps, stop, wanted, track=False),
+        track=lambda column: trimmed_slice(column, steps, stop, wanted, track=True),
+        steps=lambda column: trimmed_slice(column, steps, stop, wanted, track=False),
         weights_versions=versions.between(
             episode.weights_versions, t_started - kept, episode.t_started + stop + at_end
         ),
@@ -97,30 +91,6 @@ def pause(episode: SingleAgentEpisode, position: int, lookback: int) -> SingleAg
     )
     picked.t_started = picked.t = t
     return picked
-
-
-def _strided(column: LookbackBuffer, steps: range, stop: int, lookback: int, *, track: bool) -> LookbackBuffer:
-    """Return the items of `column` at `steps`, with up to `lookback` items at the same distances in front of them.
-
-    A track (observations, infos) has one item more: the one where the next step would be, but none after `stop`.
-    """
-    stride = steps.step
-    kept = _kept(column, steps, lookback)
-    start = column.lookback + steps.start - kept * stride
-    count = kept + len(steps)
-    if not track:
-        return column.share(slice(start, start + count * stride, stride), kept)
-    last = column.lookback + min(steps.start + len(steps) * stride, stop)
-    if last == start + count * stride:
-        return column.share(slice(start, last + 1, stride), kept)
-    strided = column.share(slice(start, start + count * stride, stride), kept)
-    strided.concat(column.share(slice(last, last + 1), 0))
-    return strided
-
-
-def _kept(column: LookbackBuffer, steps: range, lookback: int) -> int:
-    """Return how many of `lookback` items at the distances of `steps` there are in front of them."""
-    return min(lookback, (column.lookback + steps.start) // steps.step)
 
 
 def fork(episode: SingleAgentEpisode) -> SingleAgentEpisode:
