@@ -48,6 +48,16 @@ def test_a_loaded_pipeline_does_what_the_saved_one_does(tmp_path):
     np.testing.assert_array_equal(loaded(episodes=[walk("b", 3)])[Columns.OBS], expected)
 
 
+def test_without_a_path_a_pipeline_is_saved_in_a_temporary_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    pipeline = filtered()
+
+    paths = [pipeline.save_to_path(), pipeline.save_to_path()]
+
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    assert repr(EnvToModulePipeline.from_checkpoint(paths[1])) == repr(pipeline)
+
+
 def test_states_are_restored_into_a_pipeline_of_the_same_pieces(tmp_path):
     pipeline = filtered()
     pipeline.save_to_path(tmp_path / "saved")

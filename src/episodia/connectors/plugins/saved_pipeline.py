@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -21,16 +22,18 @@ _KIND: Final = "kind"
 class SavedPipeline(ConnectorPipelineV2):
     """A pipeline that is saved in a directory, with its pieces and their states, and loaded from there."""
 
-    def save_to_path(self, path: str | Path) -> Path:
-        """Write spaces, pieces and their states into the directory `path`, and return it.
+    def save_to_path(self, path: str | Path | None = None) -> Path:
+        """Write spaces, pieces and their states into the directory `path`, by default a new temporary one, and return it.
 
         Raises:
             PipelineError: If the class of a piece has no name that it could be loaded by, see `register_connector`.
             CheckpointError: If the directory cannot be written.
             MissingExtraError: If safetensors is not installed.
         """
-        save_state(path, {_KEY: encoded_pipeline(self), _KIND: _kind_of(type(self))})
-        return Path(path)
+        state = {_KEY: encoded_pipeline(self), _KIND: _kind_of(type(self))}
+        directory = tempfile.mkdtemp(prefix="episodia-") if path is None else path
+        save_state(directory, state)
+        return Path(directory)
 
     def restore_from_path(self, path: str | Path) -> None:
         """Give the pieces the states that the pipeline in the directory `path` had.
