@@ -127,8 +127,10 @@ class ReplayBuffer:
             groups = listed.groups() if len(listed) else {}
             self._newest = groups.keys()
             env_times = env_times_of(listed)
+            tables = self._tables
             found = [
-                (self._table(module_id), incoming(group, infos=self._infos)) for module_id, group in groups.items()
+                (tables.get(module_id) or self._new_table(module_id), incoming(group, infos=self._infos))
+                for module_id, group in groups.items()
             ]
             for table, parts in found:
                 if env_times:
@@ -140,10 +142,6 @@ class ReplayBuffer:
     def _added(self, table: Table, parts: list[Incoming]) -> Added:
         self._tables[table.module_id] = table
         return table.add(parts)
-
-    def _table(self, module_id: ModuleID) -> Table:
-        """Return the table of a module, a new one if it has no table yet."""
-        return self._tables.get(module_id) or self._new_table(module_id)
 
     def _new_table(self, module_id: ModuleID) -> Table:
         return Table(
