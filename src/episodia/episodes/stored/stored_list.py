@@ -41,6 +41,9 @@ class StoredList(EpisodeList[Any]):
     def _episodes(self, episodes: list[Any]) -> None:
         """Ignore what the base lists: episodes are read from the store."""
 
+    def _relist(self, episodes: list[Any]) -> None:
+        self._positions, self._made = range(len(episodes)), dict(enumerate(episodes))
+
     def _read(self, position: int) -> Any:
         if position not in self._made:
             self._made[position] = episode_at(self._store, position)

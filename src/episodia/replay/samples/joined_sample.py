@@ -71,6 +71,9 @@ class JoinedSample(EpisodeList[SingleAgentEpisode]):
     def _episodes(self, episodes: list[Any]) -> None:
         """Ignore what the base lists: episodes are those of the parts."""
 
+    def _relist(self, episodes: list[Any]) -> None:
+        self._parts, self._listed = [EpisodeList(episodes)], episodes
+
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 

@@ -96,6 +96,9 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
     def _episodes(self, episodes: list[Any]) -> None:
         """Ignore what the base lists: episodes are made of rows."""
 
+    def _relist(self, episodes: list[Any]) -> None:
+        self._listed = episodes
+
     def _packed(self) -> State:
         return packed_sample(self, self._source, self._drawn)
 
@@ -103,7 +106,7 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         return super().__reduce__() if self._listed is not None else (unpickled, (self._packed(), False))
 
     def __len__(self) -> int:
-        return len(self._drawn.lengths)
+        return len(self._drawn.lengths) if self._listed is None else len(self._listed)
 
     def forked(self) -> EpisodeList[SingleAgentEpisode]:
         """Return an equal list whose episodes can be changed without changing ours."""
