@@ -97,7 +97,7 @@ def test_no_episodes_are_made_for_the_past(draw, monkeypatch):
     buffer = ReplayBuffer(100, seed=0)
     buffer.add([walk(MOST)])
     sampled = buffer.sample(8, draw, lookback=2)
-    monkeypatch.setattr(sampled_module, "made_episodes", None)
+    monkeypatch.setattr(sampled_module, "packed_sample", None)
 
     assert_past(sampled)
 
