@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from episodia import SingleAgentEnvRunner
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.dataflow import (
     ConcatSteps,
     DropStale,
@@ -13,6 +14,7 @@ from episodia.dataflow import (
     Flow,
     GradientsThere,
     LocalEngine,
+    PolicyHosts,
     Report,
     RunnerGroup,
     ThreadEngine,
@@ -29,7 +31,7 @@ from episodia.dataflow import (
     train_one_step,
 )
 from episodia.env_runners import MultiAgentEnvRunner
-from episodia.errors import EngineError, FlowError, FlowStalledError
+from episodia.errors import EngineError, FlowError, FlowStalledError, UnknownArgumentError
 from episodia.learners import DQNConfig, PPOConfig, ReplayUpdates
 from episodia.modules import QNetwork
 from episodia.replay import ReplayBuffer, WholeEpisodes
@@ -52,6 +54,19 @@ def test_lists_of_enough_steps_have_all_deliveries_in_order(min_steps, sizes):
             expected.append(held)
             held = 0
     assert [listed.lengths.sum() for listed in found] == expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda how: train_one_step(new_learner(PPOConfig()), **how),
+        lambda how: Updates(new_learner(PPOConfig()), LocalEngine(), **how),
+        lambda how: PolicyHosts({DEFAULT_MODULE_ID: new_learner(PPOConfig())}, LocalEngine(), **how),
+    ],
+)
+def test_misspelt_arguments_of_updates_are_rejected_when_a_stage_is_made(make):
+    with pytest.raises(UnknownArgumentError, match="Did you mean `minibatch_size`"):
+        make({"minibatch_sise": 16})
 
 
 def test_rounds_that_were_not_flattened_are_rejected():

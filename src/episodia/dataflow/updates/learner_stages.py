@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, final
 
 import numpy as np
 
+from episodia.arguments import check_known
 from episodia.dataflow.deliveries import Statistics, WithEpisodes
 from episodia.dataflow.runner_group import RunnerGroup
 from episodia.dataflow.statistics import set_statistics
@@ -41,6 +43,18 @@ def send_weights(learner: HasWeights, runner: EnvRunner[Any] | RunnerGroup, vers
     to.set_weights(given, version=version)
 
 
+def check_how(where: str, how: Collection[str], others: Collection[str] = ()) -> None:
+    """Check the names of arguments of `Learner.update`.
+
+    Raises:
+        UnknownArgumentError: If one is neither an argument of `Learner.update` nor one of `others`.
+
+    >>> check_how("train_one_step", ["num_epochs"])
+    """
+    known = inspect.signature(Learner.update).parameters
+    check_known(where, how, [*others, *(name for name in known if name not in ("self", "episodes"))])
+
+
 def train_one_step(
     learner: Learner, group: RunnerGroup | None = None, **how: Any
 ) -> Callable[[EpisodeList[Any]], Metrics]:
@@ -50,7 +64,11 @@ def train_one_step(
         learner: The learner.
         group: The runners that get the new weights.
         **how: Arguments of `Learner.update`, such as `num_epochs=4, minibatch_size=64`.
+
+    Raises:
+        UnknownArgumentError: If `Learner.update` has no such argument.
     """
+    check_how("train_one_step", how)
 
     def train(episodes: EpisodeList[Any]) -> Metrics:
         if group is not None:

@@ -13,11 +13,13 @@ from episodia.dataflow.deliveries import Statistics
 from episodia.dataflow.engines.engine import Call, Engine
 from episodia.dataflow.flows.sources import NOTHING, Pending, Source
 from episodia.dataflow.statistics import set_statistics
+from episodia.dataflow.updates.learner_stages import check_how
 from episodia.episodes import EpisodeList
 from episodia.errors import EngineError, FlowError, WorkerDiedError
 from episodia.learners import Learner, Metrics
 from episodia.types import State
 
+_OWN = ("depth", "snapshot_every", "call_timeout_s", "max_restarts")
 _DIED, _HANGS = "died", "gave no answer in time"
 
 
@@ -67,6 +69,7 @@ class Updates(Source):
 
     Raises:
         FlowError: If a number is invalid.
+        UnknownArgumentError: If neither this class nor `Learner.update` has an argument.
     """
 
     name = "updates"
@@ -85,6 +88,7 @@ class Updates(Source):
         self._depth = checked_whole(FlowError, "Updates", "depth", depth, 1)
         if snapshot_every is not None:
             checked_whole(FlowError, "Updates", "snapshot_every", snapshot_every, 1)
+        check_how("Updates", how, _OWN)
         self._learner, self._engine = learner, engine
         self._snapshot_every, self._max_restarts = snapshot_every, max_restarts
         self._timeout_s = None if engine.is_serial else call_timeout_s
