@@ -140,6 +140,27 @@ def test_a_run_whose_metric_does_not_rise_is_stopped_early():
         assert training.iteration == 4
 
 
+@pytest.mark.parametrize(
+    ("metric", "remedy"), [("return_men", "Did you mean `return_mean`"), (EVALUATED, "Pass `EvalEvery` before it")]
+)
+def test_a_metric_that_never_comes_is_warned_of_at_the_end(metric, remedy):
+    with small() as training, pytest.warns(UserWarning, match=f"no record with the metric '{metric}'.*{remedy}"):
+        training.run(steps=80, callbacks=[EarlyStopping(metric, patience=1)])
+
+
+def test_a_metric_that_many_records_lack_is_warned_of_once():
+    stopping = EarlyStopping("policy_los", patience=1)
+    with small() as training:
+        stopping.on_begin(training)
+        for _ in range(99):
+            stopping.on_record(training, {"policy_loss": 0.5})
+
+        with pytest.warns(UserWarning, match="Did you mean `policy_loss`"):
+            stopping.on_record(training, {"policy_loss": 0.5})
+        stopping.on_record(training, {"policy_loss": 0.5})
+        stopping.on_end(training)
+
+
 @pytest.mark.parametrize("make", [lambda: EvalEvery(0), lambda: EvalEvery(5, 0), lambda: EarlyStopping(patience=0)])
 def test_numbers_out_of_range_are_rejected(make):
     with pytest.raises(TrainingError):

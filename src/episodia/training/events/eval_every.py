@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import final
 
-from episodia.arguments import checked_flag, checked_number, checked_whole, names_nearest_argument
+from episodia.arguments import checked_flag, checked_number, checked_whole, names_nearest_argument, proposal
 from episodia.errors import TrainingError
 from episodia.training.events.training_callback import TrainingCallback
 from episodia.training.training import Record, Training
@@ -14,6 +15,8 @@ from episodia.training.training_checkpoints import save_training
 # The metric that records of updates with an evaluation have.
 EVALUATED = "evaluation_return_mean"
 _BEST_NAME = "best"
+# A metric that so many records lack does not come.
+_MANY = 100
 
 
 @names_nearest_argument
@@ -70,7 +73,8 @@ class EarlyStopping(TrainingCallback):
     """Stops a run in which a metric has not risen for a while.
 
     Args:
-        metric: The metric; records without it are not counted.
+        metric: The metric; records without it are not counted. If no record has it, a warning names the metrics that are most
+            like it: after 100 records, or at the end of the run.
         patience: The number of records that may come without a new highest value.
         least: How much higher a value has to be.
 
@@ -88,16 +92,38 @@ class EarlyStopping(TrainingCallback):
 
     def on_begin(self, training: Training) -> None:
         """Count the records in the history."""
-        self._best, self._num_without = -math.inf, 0
+        self._best, self._num_without, self._num_missing = -math.inf, 0, 0
+        self._is_known = False
         for record in training.history:
             self._count(record)
 
     def on_record(self, training: Training, record: Record) -> bool:
         """Count the record."""
         self._count(record)
+        # Evaluations may be rare.
+        if self._num_missing >= _MANY and self._metric != EVALUATED:
+            self._warn(record)
         return self._num_without >= self._patience
 
+    def on_end(self, training: Training) -> None:
+        """Warn if the metric never came."""
+        if training.history:
+            self._warn(training.history[-1])
+
+    def _warn(self, record: Record) -> None:
+        if self._is_known:
+            return
+        self._is_known = True  # one warning is enough
+        remedy = "Pass `EvalEvery` before it." if self._metric == EVALUATED else proposal([self._metric], record)
+        warnings.warn(
+            f"EarlyStopping: found no record with the metric {self._metric!r}, expected one of {sorted(record)}: it does not "
+            f"stop the run. {remedy or 'Choose one of these.'}",
+            stacklevel=2,
+        )
+
     def _count(self, record: Record) -> None:
+        self._is_known |= self._metric in record
+        self._num_missing += not self._is_known
         found = record.get(self._metric, math.nan)
         if found > self._best + self._least:
             self._best, self._num_without = found, 0
