@@ -6,44 +6,24 @@ them with `pytest -m learning`. `docs/off_policy.md` has the results.
 
 from __future__ import annotations
 
-import math
-
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from episodia.schedules import PiecewiseLinearSchedule
-from episodia.training import EvalEvery, train
+from episodia.training import train
+from scaled_cartpole import BALANCING, BALANCING_DQN, Cart, until
 
 SEEDS = range(5)
 
-# Long horizons make all actions look alike, and Q-learning forgets how to balance once values are large.
-BALANCING = {
-    "num_envs": 4,
-    "num_timesteps": 32,
-    "updates_per_step": 0.25,
-    "batch_size": 128,
-    "gamma": 0.95,
-    "n_step": 3,
-    "tau": 0.02,
-    "hidden": (128, 128),
-    "learning_rate": PiecewiseLinearSchedule([(0, 1e-3), (30_000, 5e-5)]),
-}
 CARTPOLE = {
-    "dqn": {
-        **BALANCING,
-        "target_every": 1,
-        "dueling": True,
-        "batch_size": 64,
-        "priority_exponent": 0.5,
-        "epsilon": PiecewiseLinearSchedule([(0, 1.0), (10_000, 0.04)]),
-    },
+    "dqn": BALANCING_DQN,
     "rainbow": {**BALANCING, "target_every": 1, "atoms": 21, "batch_size": 64},
     "discrete_sac": {**BALANCING, "entropy_share": 0.1},
 }
 
 HANGING = {
-    **CARTPOLE["dqn"],
+    **BALANCING_DQN,
     "gamma": 0.99,
     "learning_rate": PiecewiseLinearSchedule([(0, 1e-3), (60_000, 5e-5)]),
 }
@@ -54,17 +34,6 @@ PENDULUM = {
     "td3": {**SWINGING, "learning_rate": 1e-3, "noise": 0.2},
     "ddpg": {**SWINGING, "learning_rate": 1e-3, "noise": 0.2},
 }
-
-
-class Cart(gym.ObservationWrapper):
-    """CartPole with angles in units of 0.1, so that all observations are about as large."""
-
-    def __init__(self):
-        super().__init__(gym.make("CartPole-v1"))
-        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float32)
-
-    def observation(self, observation):
-        return observation / np.array([1.0, 1.0, 0.1, 1.0], np.float32)
 
 
 class RealCart(Cart):
@@ -83,11 +52,6 @@ def mean_return(algorithm, env, *, steps, seed, **options):
     """Return the mean return of 20 greedy episodes of the final policy."""
     with train(algorithm, env, steps=steps, seed=seed, progress=False, **options) as training:
         return np.mean(training.evaluate(20))
-
-
-def until(enough):
-    """Return callbacks that end a training when 20 greedy episodes, after every 2,500 steps, have a mean of `enough`."""
-    return [EvalEvery(2_500, 20), lambda record: record.get("evaluation_return_mean", -math.inf) >= enough]
 
 
 def balance(algorithm, env, *, steps, seed, **options):
@@ -118,7 +82,7 @@ def test_dqn_reaches_minus_90_on_acrobot_within_60_000_steps(seed):
 
 
 def test_dqn_reaches_475_on_cartpole_within_10_000_steps():
-    assert balance("dqn", Cart, steps=9_900, seed=0, **CARTPOLE["dqn"]) >= 475.0
+    assert balance("dqn", Cart, steps=9_900, seed=0, **BALANCING_DQN) >= 475.0
 
 
 def test_sac_reaches_minus_200_on_pendulum_within_10_000_steps():

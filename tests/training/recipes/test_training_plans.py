@@ -22,6 +22,7 @@ from episodia.training import (
     save_training,
 )
 from episodia.training import train as train_
+from episodia.training.recipes import training_plans
 from episodia.training.recipes.training_plans import PLANS
 
 SMALL = {"num_envs": 2, "hidden": (8,)}
@@ -125,6 +126,16 @@ def test_plans_run_in_threads_too(name):
         counts = training.runner.counts
         assert counts["requested"] == counts["delivered"] + counts["lost"] + training.runner.in_flight
         assert training.history[-1]["runners/lag_max"] < 50
+
+
+@pytest.mark.parametrize(("n_step", "expected"), [(1, 1), (3, 0)])
+def test_runners_of_apex_compute_priorities_only_if_these_are_errors_of_single_steps(n_step, expected, monkeypatch):
+    made = []
+    monkeypatch.setattr(training_plans, "PrioritiesThere", made.append)
+    with training_of("apex", n_step=n_step) as training:
+        training.step()
+
+    assert len(made) == expected
 
 
 def test_rounds_of_trainings_need_not_wait_for_all_runners():

@@ -55,13 +55,15 @@ def replay(training: Training) -> Flow:
 def apex(training: Training) -> Flow:
     """Deliveries are stored as they come, in shards, with priorities that are computed where the runners are: Ape-X.
 
-    If runners live elsewhere, so do shards, each in a worker of its own.
+    New steps have the largest priority if the algorithm learns from errors of several steps (`n_step`) or of sequences. If
+    runners live elsewhere, so do shards, each in a worker of its own.
     """
     recipe: Any = training.recipe
     _move_shards(training)
     then = None
-    # The steps of sequences share priorities, which only the buffer knows.
-    if recipe.priority_exponent is not None and training.learner.config.max_seq_len is None:
+    config: Any = training.learner.config
+    # Runners measure errors of single steps. The steps of sequences share priorities, which only the buffer knows.
+    if recipe.priority_exponent is not None and config.max_seq_len is None and config.n_step == 1:
         then = PrioritiesThere(replace(_setup_of(training), device="cpu").new_learner)
     return _from_replay(training, mode="async", then=then)
 
