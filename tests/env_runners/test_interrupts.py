@@ -1,5 +1,6 @@
 """F10: an interrupt at any line of `sample` leaves episodes that are right, and loses only what is counted."""
 
+import time
 from functools import partial
 
 import gymnasium as gym
@@ -135,6 +136,21 @@ def test_f10_interrupts_of_asynchronous_sampling_leave_episodes_that_are_right()
 
     assert_right(chunks)
     assert sum(place is not None for place in places) > 5
+
+
+def test_f10_interrupts_while_a_process_is_told_something_leave_no_answer_behind():
+    chunks, places = [], set()
+    with MultiAgentEnvRunner(CertifiedAgents, MODULE, num_envs=1, seed=0, vectorization="async") as runner:
+        started = time.monotonic()
+        for number in range(30):
+            found, place = interrupted_at(number, lambda: runner.sample(num_timesteps=3), only="remote_agents")
+            chunks += found or EpisodeList()
+            chunks += runner.sample(num_timesteps=3)
+            places.add(place)
+
+    assert_agents_right(chunks)
+    assert len(places) > 20
+    assert time.monotonic() - started < 100  # less than a wait for an answer that was read already
 
 
 def test_f10_a_callback_that_raises_at_the_end_of_a_sample_does_not_lose_it():

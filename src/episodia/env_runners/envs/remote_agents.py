@@ -48,6 +48,7 @@ class RemoteEnv(MultiAgentEnv):
         self._context = context
         self._process: AsyncLanes | None = None
         self._under_way: tuple[Any, ...] | None = None  # the command whose answer was not read yet
+        self._is_talking = False  # after an interrupt, and then nobody knows what was sent or read
         self._deadline: float | None = None  # until when that may come
         self._not_sent: Exception | None = None
         self._known: dict[tuple[str, AgentID], Space[Any]] = {}
@@ -63,7 +64,7 @@ class RemoteEnv(MultiAgentEnv):
             max_losses=0,
         )
         self._under_way = None
-        self.is_lost = False
+        self._is_talking = self.is_lost = False
 
     @property
     def process(self) -> AsyncLanes | None:
@@ -78,7 +79,7 @@ class RemoteEnv(MultiAgentEnv):
         That happens in a new process, if the last answer of the old one was not read.
         """
         command = ("reset", seed, options)
-        if self._under_way == command:
+        if self._under_way == command and not self._is_talking:
             return
         self._not_sent = None
         try:
@@ -156,17 +157,21 @@ class RemoteEnv(MultiAgentEnv):
         if self._under_way is not None:
             # Its answer would be taken for the one to this command.
             raise LostWorkerError(f"no answer to {self._under_way[0]!r}")
+        self._is_talking = True
+        self._under_way = command
         self._process.send(0, "step", command)
         # From now on, not from when it is waited for: environments that hang together are waited for once.
         self._deadline = self._process.deadline()
-        self._under_way = command
+        self._is_talking = False
 
     def _answer(self) -> Any:
         if self._process is None:
             raise EnvError("found an environment whose process was ended, expected a running one. Reset it first.")
+        self._is_talking = True
         *_, answer = self._process.answer(0, self._deadline)
         # After a timeout or an interrupt the answer may still come: then the process is not used again.
         self._under_way = None
+        self._is_talking = False
         if "error" in answer:
             raise EnvError(f"{answer['error']}\nIts process says:\n{answer['trace']}")
         return answer["result"]
