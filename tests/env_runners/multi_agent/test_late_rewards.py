@@ -81,6 +81,15 @@ def test_a_delay_alone_changes_nothing_of_what_is_recorded():
     assert_recorded_as_by_a_plain_loop([chunk for chunk in samples if chunk.id_ in ended], envs)
 
 
+def test_a_delay_beyond_the_end_waits_for_the_end_only():
+    make, envs = makers(kind="simultaneous", longest=9)
+    with MultiAgentEnvRunner(make, Echo(), num_envs=2, seed=4, reward_delay=10**9) as runner:
+        for _ in range(4):
+            runner.sample(num_timesteps=4)
+
+    assert sum(len(episode) for env in envs for episode in env.log) < 4 * (4 + 2 * 10)
+
+
 def test_who_sets_rewards_in_callbacks_says_how_late():
     class Late(Callbacks):
         def on_episode_step(self, *, episode, **kwargs):

@@ -108,6 +108,13 @@ def test_who_sets_rewards_in_callbacks_says_how_late():
     assert rewards == [t + 3.0 for t in range(12)]
 
 
+def test_a_delay_beyond_the_end_waits_for_the_end_only():
+    with runner_of("ours", 2, 9, reward_delay=10**9) as runner:
+        chunks = [chunk for _ in range(4) for chunk in runner.sample(num_timesteps=4)]
+
+    assert sum(map(len, chunks)) < 4 * (4 + 2 * 10)
+
+
 def test_callbacks_see_whole_episodes_with_all_delayed_rewards():
     seen = []
     settings = {"callbacks": [{"on_episode_end": lambda *, episode, **_: seen.append(episode)}]}

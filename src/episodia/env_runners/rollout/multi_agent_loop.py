@@ -195,8 +195,11 @@ class MultiAgentLoop:
         if not (delay or shapers):
             return
         if not all(chunk.is_done for chunk in self._harvest.chunks):
+            open_ = {lane.running.id_ for lane in self.lanes if lane.episode is not None}
             self._begin_all()
             for _ in range(delay):
+                if open_.isdisjoint(lane.running.id_ for lane in self.lanes if lane.episode is not None):
+                    break
                 self._tick()
                 self._observe()
         running = {lane.running.id_: lane.running for lane in self.lanes if lane.episode is not None}

@@ -201,11 +201,12 @@ class SingleAgentLoop:
             self._observe(mode)
 
     def play_on(self, mode: SampleMode, ticks: int) -> None:
-        """Play some ticks more, unless all lanes have to be reset."""
+        """Play some ticks more while the episodes that run now go on, unless all lanes have to be reset."""
         if self.needs_reset:
             return
+        open_ = set(self.running_episodes())
         for _ in range(ticks):
-            if self._step(mode) is None:
+            if open_.isdisjoint(self.running_episodes()) or self._step(mode) is None:
                 return
             self._observe(mode)
 
