@@ -8,6 +8,7 @@ from episodia import Columns
 from episodia.checkpoints import save_state
 from episodia.connectors import (
     AddObservationsFromEpisodesToBatch,
+    ConnectorPipelineV2,
     ConnectorV2,
     EnvToModulePipeline,
     FlattenObservations,
@@ -105,6 +106,14 @@ def test_a_piece_that_cannot_be_loaded_is_not_saved(tmp_path):
     with pytest.raises(PipelineError, match="Unnamed, which is not registered"):
         EnvToModulePipeline(connectors=[Unnamed()]).save_to_path(tmp_path / "saved")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_pipeline_with_too_many_pieces_to_be_loaded_is_not_saved(is_nested, tmp_path):
+    inner = ConnectorPipelineV2(connectors=[FlattenObservations(name=f"flat {number}") for number in range(257)])
+
+    with pytest.raises(PipelineError, match="found 257 pieces in one pipeline, expected at most 256"):
+        EnvToModulePipeline(connectors=[inner] if is_nested else list(inner)).save_to_path(tmp_path / "saved")
 
 
 @pytest.mark.parametrize(

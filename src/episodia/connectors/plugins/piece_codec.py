@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -85,19 +85,28 @@ def encoded_piece(piece: ConnectorV2) -> dict[str, Any]:
     """Return the data to rebuild `piece`: class and arguments, for a pipeline its pieces. The state is not included.
 
     Raises:
-        PipelineError: If its class is not registered, or an argument is not a plain value.
+        PipelineError: If its class is not registered, if an argument is not a plain value, or if it has too many pieces.
     """
     named: dict[str, Any] = {} if piece._given_name is None else {"name": piece._given_name}
     if piece._own_spaces != (None, None):
         named["spaces"] = encoded_spaces(*piece._own_spaces)
     if piece.inner_pieces is not None:
-        return {"pieces": [encoded_piece(inner) for inner in piece.inner_pieces], **named}
+        return {"pieces": _encoded_pieces(piece.inner_pieces), **named}
     arguments = {
         argument: _plain(_attribute(piece, attribute), f"`{argument}` of piece {piece.name!r}")
         for argument, attribute in _attributes_of(type(piece)).items()
         if argument != _DEVICE
     }
     return {"class": _class_name(piece), "arguments": arguments, **named}
+
+
+def _encoded_pieces(pieces: ConnectorPipelineV2 | Sequence[ConnectorV2]) -> list[dict[str, Any]]:
+    if len(pieces) > _MAX_PIECES:
+        raise PipelineError(
+            f"found {len(pieces)} pieces in one pipeline, expected at most {_MAX_PIECES}: longer ones are not saved or loaded. "
+            "Put some of them into pipelines of their own."
+        )
+    return [encoded_piece(piece) for piece in pieces]
 
 
 def _class_name(piece: ConnectorV2) -> str:
@@ -150,12 +159,12 @@ def encoded_pipeline(pipeline: ConnectorPipelineV2) -> dict[str, Any]:
     """Return the spaces, the pieces and the state of a pipeline.
 
     Raises:
-        PipelineError: If the class of a piece is not registered.
+        PipelineError: If the class of a piece is not registered, or if there are too many pieces.
         CheckpointError: If its observations are too large to be loaded.
     """
     data = {
         "spaces": encoded_spaces(pipeline.input_observation_space, pipeline.input_action_space),
-        "pieces": [encoded_piece(piece) for piece in pipeline],
+        "pieces": _encoded_pieces(pipeline),
         "state": pipeline.get_state(),
     }
     check_windows(data)
