@@ -12,7 +12,7 @@ from episodia.testing import assert_same_episode
 from mortal_envs import LONGEST, NUM_DEATHS, Mortal, Silent, SleepsAtTheEnd, cut_answers, die, die_after_answers, hang
 from scripted_agents import Echo
 from scripted_agents import ScriptedEnv as ScriptedAgents
-from scripted_envs import assert_every_step_once, places
+from scripted_envs import ScriptedEnv, assert_every_step_once, places
 
 MOMENTS = {
     "before the answer": ("step", die, 0),
@@ -113,6 +113,26 @@ def test_f6_an_environment_that_hangs_when_it_is_made_does_not_block_the_constru
 
     with pytest.raises(EnvError, match=r"environment 0: found no environment after 0\.3 seconds"):
         SingleAgentEnvRunner(lambda: time.sleep(3600), vectorization="async", step_timeout_s=0.3)
+
+
+class MadeOnce(ScriptedEnv):
+    """Is made at once the first time, and never after that."""
+
+    def __init__(self, folder):
+        super().__init__(LONGEST)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            hang()
+
+
+def test_f6_an_environment_that_hangs_when_its_worker_makes_it_is_an_error_that_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(async_lanes, "_START_S", 0.2)
+
+    with pytest.raises(EnvError, match=r"environment 0: found no environment after 3\.0 seconds"):
+        SingleAgentEnvRunner(
+            partial(MadeOnce, tmp_path / "made"), num_envs=2, vectorization="async", step_timeout_s=3.0
+        )
 
 
 def test_f6_a_worker_that_never_answers_is_an_error_that_names_its_environment():

@@ -3,11 +3,12 @@
 import subprocess
 import sys
 
+import gymnasium as gym
 import pytest
 
 from episodia.connectors import MeanStdFilter
 from episodia.env_runners import Callbacks, MultiAgentEnvRunner, SingleAgentEnvRunner
-from episodia.errors import EnvRunnerError
+from episodia.errors import EnvError, EnvRunnerError
 from episodia.testing import assert_same_multi_agent_episode
 from scripted_agents import ScriptedEnv
 
@@ -56,6 +57,16 @@ def test_what_cannot_act_is_no_module(module):
 def test_an_environment_that_gymnasium_does_not_know_is_an_error_of_ours(env):
     with pytest.raises(EnvRunnerError, match="which gymnasium cannot make"):
         SingleAgentEnvRunner(env)
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("error", [ImportError("no game"), gym.error.DependencyNotInstalled("no game")])
+def test_f5_a_function_whose_environment_lacks_a_package_is_an_error_that_names_the_environment(error, vectorization):
+    def make():
+        raise error
+
+    with pytest.raises(EnvError, match=rf"environment 0: found {type(error).__name__}: no game when it was made"):
+        SingleAgentEnvRunner(make, num_envs=2, vectorization=vectorization)
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,8 @@ class AsyncLanes(AsyncVectorEnv):
             try:
                 self._receive_spaces(lane, deadline)
             except LostWorkerError as error:
+                if isinstance(error.__cause__, BlockingIOError):
+                    raise _not_made_in_time(lane, self._start_limit_s) from error
                 raise LostWorkerError(f"environment {lane}: {error}") from error
 
     # --- Playing ----------------------------------------------------------------------------------------------------
@@ -377,7 +379,8 @@ class AsyncLanes(AsyncVectorEnv):
     def _receive_spaces(self, lane: int, deadline: float | None) -> None:
         pipe = self.parent_pipes[lane]
         if deadline is not None and not pipe.poll(max(0.0, deadline - time.monotonic())):
-            raise _lost(BlockingIOError(), self._start_limit_s)
+            silence = BlockingIOError()
+            raise _lost(silence, self._start_limit_s) from silence
         found = self.answer(lane)
         _limit_waits(pipe, self.timeout_s)
         check_same_spaces(lane, found, (self.single_observation_space, self.single_action_space))
@@ -443,10 +446,7 @@ def make_in_time(make: Make, timeout_s: float | None) -> Any:
     limit_s = start_limit_s(timeout_s)
     made = _returned_in_time(partial(first_env, make, 0), limit_s)
     if not made:
-        raise EnvError(
-            f"environment 0: found no environment after {limit_s} seconds, expected one from what makes it. Look for what "
-            "blocks it, or allow more time with `step_timeout_s=`."
-        )
+        raise _not_made_in_time(0, limit_s)
     return made[0]
 
 
@@ -549,6 +549,13 @@ def _fits_shared_memory(space: Space[Any]) -> bool:
 def _lost(error: BaseException, timeout_s: float | None) -> LostWorkerError:
     is_silent = isinstance(error, BlockingIOError)
     return LostWorkerError(f"no answer for {timeout_s} seconds" if is_silent else f"its process gone ({error!r})")
+
+
+def _not_made_in_time(lane: int, limit_s: float | None) -> EnvError:
+    return EnvError(
+        f"environment {lane}: found no environment after {limit_s} seconds, expected one from what makes it. Look for what "
+        "blocks it, or allow more time with `step_timeout_s=`."
+    )
 
 
 def _failed(lane: int, failure: Failure) -> EpisodiaError:

@@ -164,8 +164,8 @@ def first_env(make: Callable[[], Any], lane: int, raised: Raised = RAISED) -> An
     """
     try:
         return make()
-    except (EpisodiaError, gym.error.Error, ImportError):
-        raise  # says what is missing
+    except EpisodiaError:
+        raise
     except raised as error:
         raise EnvError(
             f"environment {lane}: found {_text(error)} when it was made, expected an environment. Correct what makes it. It "

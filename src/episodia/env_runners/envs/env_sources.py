@@ -21,7 +21,7 @@ from episodia.env_runners.envs.pettingzoo_envs import from_pettingzoo
 from episodia.env_runners.envs.remote_agents import RemoteEnv
 from episodia.env_runners.envs.sync_lanes import Make, SyncLanes
 from episodia.env_runners.runner_settings import RunnerSettings, check_num_envs
-from episodia.errors import EnvRunnerError, EpisodeError
+from episodia.errors import EnvError, EnvRunnerError, EpisodeError
 from episodia.trees import describe
 
 AnyEnv: TypeAlias = (
@@ -118,10 +118,13 @@ class VectorEnvSource(EnvSource):
             if self.settings.vectorization == "vector_entry_point":
                 return self._own_form(env)
             return self._lanes(partial(gym.make, env))
-        except (gym.error.Error, ImportError) as error:
+        except (gym.error.Error, ImportError, EnvError) as error:
+            reason = error.__cause__ if isinstance(error, EnvError) else error
+            if not isinstance(reason, (gym.error.Error, ImportError)):
+                raise
             raise EnvRunnerError(
-                f"found {env!r} as the environment, which gymnasium cannot make ({' '.join(str(error).split())}); expected the "
-                "id of one that is registered and installed. Correct it, or pass a function that makes the environment."
+                f"found {env!r} as the environment, which gymnasium cannot make ({' '.join(str(reason).split())}); expected "
+                "the id of one that is registered and installed. Correct it, or pass a function that makes the environment."
             ) from error
 
     def _first(self, make: Make) -> Any:
