@@ -309,3 +309,15 @@ def test_an_error_shows_the_beginning_of_long_junk_and_the_type_of_what_has_no_t
             getattr(make(), "build", None)()
 
         assert len(str(found.value)) < 1200
+
+
+@pytest.mark.parametrize("name", ["seed", "device", "num_learners", "num_runners"])
+def test_an_integer_without_a_text_is_rejected_where_only_smaller_ones_make_sense(name):
+    with pytest.raises(EpisodiaError, match=f"{name}=<int>"):
+        Setup.of("ppo", "CartPole-v1", **{name: 10**5000})
+
+
+@pytest.mark.parametrize("kind", [SingleAgentEnvRunner, MultiAgentEnvRunner])
+def test_a_seed_that_torch_does_not_take_is_rejected_by_runners(kind):
+    with pytest.raises(EnvRunnerError, match="seed=<int>"):
+        kind(ScriptedEnv, seed=10**5000)

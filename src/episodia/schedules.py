@@ -12,6 +12,7 @@ import numpy as np
 
 from episodia.arguments import is_number, names_nearest_argument
 from episodia.errors import PipelineError
+from episodia.trees import shown
 
 
 class Schedule(ABC):
@@ -72,7 +73,7 @@ class PiecewiseLinearSchedule(Schedule):
         times = [t for t, _ in self.points]
         if not times or any(late <= early for early, late in pairwise(times)):
             raise PipelineError(
-                f"PiecewiseLinearSchedule: found `points={points!r}`, expected at least one pair of a step and a number, "
+                f"PiecewiseLinearSchedule: found `points={shown(points)}`, expected at least one pair of a step and a number, "
                 "with steps in ascending order. Sort the points, and give each step one number."
             )
         self._times, self._values = np.array(self.points).T
@@ -152,7 +153,7 @@ def schedule_within(name: str, value: float | Schedule, low: float, high: float)
     smallest, largest = schedule.extremes
     if not low <= smallest <= largest <= high:
         wanted = f"numbers from {low:g} to {high:g}" if math.isfinite(high) else f"numbers of at least {low:g}"
-        raise PipelineError(f"found `{name}={value!r}`, expected {wanted} at each step. Correct the schedule.")
+        raise PipelineError(f"found `{name}={shown(value)}`, expected {wanted} at each step. Correct the schedule.")
     return schedule
 
 

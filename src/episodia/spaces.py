@@ -15,7 +15,7 @@ from gymnasium import Space, spaces
 
 from episodia.errors import EpisodeError, SpaceError
 from episodia.stacking import object_array
-from episodia.trees import describe, frozen, shortened
+from episodia.trees import describe, frozen, shortened, shown
 from episodia.types import Item
 
 # The remedy in errors about data outside of its space.
@@ -157,7 +157,7 @@ def fitting(fill: Item, dtype: np.dtype[Any]) -> Any:
             value = None
     if value is None or value.ndim or not (_same_number(value, fill) or (kind in "fc" and np.isfinite(value))):
         raise EpisodeError(
-            f"found `fill={fill!r}`, expected a value that {dtype}, the dtype of this column, can hold. Correct it."
+            f"found `fill={shown(fill)}`, expected a value that {dtype}, the dtype of this column, can hold. Correct it."
         )
     return value[()]
 

@@ -33,6 +33,7 @@ from episodia.connectors.pipelines.pipeline_kinds import (
 from episodia.connectors.views.module_views import follow_views, views_of
 from episodia.errors import PipelineError
 from episodia.modules.protocol import Modules
+from episodia.trees import shown
 from episodia.types import Item
 
 
@@ -184,6 +185,6 @@ def _pieces(where: str, name: str, value: Item) -> list[Any]:
     """
     if isinstance(value, (str, bytes, ConnectorV2)) or not isinstance(value, Iterable):
         raise PipelineError(
-            f"{where}: found `{name}={value!r}`, expected a list of pieces. Pass `{name}=[...]`, also for a single piece."
+            f"{where}: found `{name}={shown(value)}`, expected a list of pieces. Pass `{name}=[...]`, also for a single piece."
         )
     return list(value)

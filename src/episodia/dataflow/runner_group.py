@@ -27,7 +27,7 @@ from episodia.episodes.lists.joined_rows import joined_lists
 from episodia.errors import EngineError
 from episodia.interrupts import uninterrupted
 from episodia.modules import Module
-from episodia.trees import shortened
+from episodia.trees import shortened, shown
 
 _Value = TypeVar("_Value")
 
@@ -101,7 +101,7 @@ class RunnerGroup:
             checked_number(EngineError, where, "call_timeout_s", call_timeout_s, 0.0)
         if not isinstance(engine, Engine) and not callable(engine):
             raise EngineError(
-                f"{where}: found `engine={engine!r}`, expected an engine such as `ThreadEngine()`. Pass one."
+                f"{where}: found `engine={shown(engine)}`, expected an engine such as `ThreadEngine()`. Pass one."
             )
         self._rounds = Rounds() if rounds is None else rounds
         self._make_runner, self._then = make_runner, then

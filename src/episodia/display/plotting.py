@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from episodia.errors import EpisodeError, MissingExtraError
-from episodia.trees import shortened
+from episodia.trees import shortened, shown
 
 _DOTS_PER_INCH = 110
 
@@ -42,7 +42,7 @@ def panels(
         given = [ax] if isinstance(ax, kind) else _listed(ax)
         if len(given) != len(titles) or not all(isinstance(axes, kind) for axes in given):
             raise EpisodeError(
-                f"plot: found `ax={ax!r}`, expected {len(titles)} matplotlib axes, for {', '.join(titles)}. Pass as many, "
+                f"plot: found `ax={shown(ax)}`, expected {len(titles)} matplotlib axes, for {', '.join(titles)}. Pass as many, "
                 "or choose columns: `plot('rewards', ax=ax)`."
             )
         return given[0].figure, given

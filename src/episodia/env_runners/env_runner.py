@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 import torch
 
+from episodia.arguments import checked_seed
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.env_runners.callbacks import Watcher, listed
@@ -291,7 +292,7 @@ class EnvRunner(ABC, Generic[_EpisodeKind]):
         """
         check_open("evaluate", is_closed=self._is_closed)
         check_whole(1, num_episodes=num_episodes)
-        check_whole(0, or_none=True, seed=seed)
+        checked_seed(EnvRunnerError, "evaluate", seed)
         with self._alone("evaluate"):
             own_seed = self._seeds.next_evaluation() if seed is None else seed
             with self._evaluation_runner(num_episodes, own_seed) as runner:

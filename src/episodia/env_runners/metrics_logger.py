@@ -12,6 +12,7 @@ import numpy as np
 from episodia.arguments import is_number
 from episodia.env_runners.runner_metrics import LoggedValues, RunnerMetrics
 from episodia.errors import EnvRunnerError
+from episodia.trees import shown
 
 Key: TypeAlias = str | Sequence[str]
 Reduce: TypeAlias = Literal["mean", "sum", "min", "max"]
@@ -67,7 +68,8 @@ class MetricsLogger:
         logged = self._metrics.logged.setdefault(name, LoggedValues(reduce))
         if reduce != logged.reduce:
             raise EnvRunnerError(
-                f"log_value: found `reduce={reduce!r}` for {name!r}, expected {logged.reduce!r}, as before. Use another name."
+                f"log_value: found `reduce={shown(reduce)}` for {name!r}, expected {logged.reduce!r}, as before. Use another "
+                "name."
             )
         logged.values.append(float(number))
         if window is not None:

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
+from episodia.arguments import checked_seed
 from episodia.env_runners.envs.sync_lanes import SyncLanes
-from episodia.env_runners.runner_settings import check_whole
+from episodia.errors import EnvRunnerError
 
 # What a part of the randomness is for.
 _ACTIONS, _RANDOM_ACTIONS, _LANES, _EVALUATION = range(4)
@@ -25,7 +26,7 @@ class Seeds:
     reset first. Environments that are reset one by one get a seed for each episode.
 
     Args:
-        seed: A whole number from 0 on; None draws one.
+        seed: A whole number from 0 to 2**64 - 1; None draws one.
         device: Where modules compute: their actions are drawn there.
 
     Attributes:
@@ -40,8 +41,8 @@ class Seeds:
     """
 
     def __init__(self, seed: int | None, device: torch.device | str = "cpu") -> None:
-        check_whole(0, or_none=True, seed=seed)
-        self.seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) if seed is None else int(seed)
+        given = checked_seed(EnvRunnerError, "runner", seed)
+        self.seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) if given is None else given
         self.rng = np.random.default_rng([self.seed, _RANDOM_ACTIONS])
         self.generator = torch.Generator(device).manual_seed(self._numbers(_ACTIONS, 0, 1)[0])
         self.num_resets = 0

@@ -47,6 +47,7 @@ from episodia.learners.state_checks import (
 from episodia.learners.update_metrics import ALL_MODULES, Log, Metrics, UpdateMetrics
 from episodia.modules import Module
 from episodia.modules.devices import usable_device
+from episodia.trees import shown
 from episodia.types import Batch
 
 
@@ -553,7 +554,7 @@ def _check_arguments(num_epochs: int, minibatch_size: int | None, shuffle: bool)
 def _checked_pipeline(pipeline: object) -> LearnerConnectorPipeline:
     if not isinstance(pipeline, LearnerConnectorPipeline):
         raise LearnerError(
-            f"learner: found `learner_pipeline={pipeline!r}`, expected a `LearnerConnectorPipeline`, or None for the default "
-            "one. Pass one of these."
+            f"learner: found `learner_pipeline={shown(pipeline)}`, expected a `LearnerConnectorPipeline`, or None for the "
+            "default one. Pass one of these."
         )
     return pipeline

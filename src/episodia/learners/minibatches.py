@@ -19,7 +19,7 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.episodes.lists.ragged import offsets_of
 from episodia.errors import BatchError, LearnerError
-from episodia.trees import flat, leaves, map_batch
+from episodia.trees import flat, leaves, map_batch, shown
 from episodia.types import Batch
 
 
@@ -74,7 +74,8 @@ def minibatches(
     generator: object = rng
     if generator is not None and not isinstance(generator, np.random.Generator):
         raise LearnerError(
-            f"minibatches: found `rng={rng!r}`, expected a `np.random.Generator`, or None to keep the order. Pass one of these."
+            f"minibatches: found `rng={shown(rng)}`, expected a `np.random.Generator`, or None to keep the order. Pass one of "
+            "these."
         )
     counts = {module_id: step_counts(module_id, columns) for module_id, columns in batch.items()}
     yield from drawn(batch, counts, num_epochs, minibatch_size, rng)

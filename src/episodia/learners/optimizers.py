@@ -18,7 +18,7 @@ from episodia.errors import LearnerError
 from episodia.learners.losses.coefficients import check_within
 from episodia.learners.losses.loss import LOSS
 from episodia.schedules import Schedule, as_schedule
-from episodia.trees import map_batch
+from episodia.trees import map_batch, shown
 
 # One kernel for each parameter instead of a dozen: several times faster for small networks, on the CPU too.
 _FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
@@ -61,18 +61,18 @@ class OptimizerConfig:
         checked_whole(LearnerError, "OptimizerConfig", "every", self.every, 1)
         if not isinstance(cast("object", self.loss), str):
             raise LearnerError(
-                f"OptimizerConfig: found `loss={self.loss!r}`, expected the name of a loss that the algorithm returns. Pass a "
-                "string."
+                f"OptimizerConfig: found `loss={shown(self.loss)}`, expected the name of a loss that the algorithm returns. "
+                "Pass a string."
             )
         if self.components is not None and not are_names(self.components):
             raise LearnerError(
-                f"OptimizerConfig: found `components={self.components!r}`, expected a tuple of names such as `('actor',)`, or "
-                "None for everything. Put a comma behind a single name."
+                f"OptimizerConfig: found `components={shown(self.components)}`, expected a tuple of names such as "
+                "`('actor',)`, or None for everything. Put a comma behind a single name."
             )
         options, optimizer = cast("object", self.options), cast("object", self.optimizer)
         if not isinstance(options, Mapping) or not callable(optimizer):
             raise LearnerError(
-                f"OptimizerConfig: found `optimizer={optimizer!r}` and `options={options!r}`, expected a class of "
+                f"OptimizerConfig: found `optimizer={shown(optimizer)}` and `options={shown(options)}`, expected a class of "
                 "`torch.optim` and a dict of its arguments. Pass these."
             )
         # A copy, so that changes of the caller's dict do not change the config.

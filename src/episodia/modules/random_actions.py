@@ -11,7 +11,7 @@ from gymnasium import Space, spaces
 from episodia.arguments import Error
 from episodia.errors import BatchError
 from episodia.spaces import short_name
-from episodia.trees import describe
+from episodia.trees import describe, shown
 from episodia.types import Item
 
 Range = tuple[float, float]
@@ -107,8 +107,8 @@ def checked_range(error: Error, where: str, real_range: object) -> Range | None:
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise error(
-            f"{where}: found `real_range={real_range!r}`, expected two finite numbers, the smaller one first, or None for the "
-            "bounds of the action space. Correct it."
+            f"{where}: found `real_range={shown(real_range)}`, expected two finite numbers, the smaller one first, or None for "
+            "the bounds of the action space. Correct it."
         )
     return low, high
 

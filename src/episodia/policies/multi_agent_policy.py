@@ -30,7 +30,7 @@ from episodia.policies.policy_snapshot import (
     checked_reward,
 )
 from episodia.policies.saved_multi_agent_policy import AgentToModule, decoded_policies, encoded_policies
-from episodia.trees import private
+from episodia.trees import private, shown
 from episodia.types import State
 
 
@@ -93,7 +93,7 @@ class MultiAgentPolicy:
         mapping = agent_to_module_mapping_fn
         if mapping is not None and not callable(mapping):
             raise PolicyError(
-                f"policy: found `agent_to_module_mapping_fn={mapping!r}`, expected a function of an agent and its "
+                f"policy: found `agent_to_module_mapping_fn={shown(mapping)}`, expected a function of an agent and its "
                 "episode. Pass one, or None."
             )
         # All at once, so that two ids of one module keep sharing it.
@@ -351,7 +351,7 @@ class MultiAgentPolicy:
         given: object = modules
         if not (given is None or isinstance(given, Mapping)):
             raise PolicyError(
-                f"{where}: found `modules={modules!r}`, expected a dict of modules by their ids. Pass such a dict."
+                f"{where}: found `modules={shown(modules)}`, expected a dict of modules by their ids. Pass such a dict."
             )
         several = decoded_policies(
             state, usable_device(PolicyError, device), where, modules or {}, agent_to_module_mapping_fn
@@ -382,7 +382,9 @@ def _agents(name: str, value: Any) -> list[Any]:
     try:
         return list(dict.fromkeys(agents))
     except TypeError as error:  # an id that is not hashable
-        raise PolicyError(f"policy: found `{name}={value!r}`, expected a list of agents. Pass their ids.") from error
+        raise PolicyError(
+            f"policy: found `{name}={shown(value)}`, expected a list of agents. Pass their ids."
+        ) from error
 
 
 def _taken_of(made: dict[str, Any]) -> _Taken:

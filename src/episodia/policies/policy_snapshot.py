@@ -18,7 +18,7 @@ from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, Mo
 from episodia.episodes.lists.episode_list import Episode
 from episodia.errors import EpisodiaError, PolicyError
 from episodia.modules import Module, MultiModule
-from episodia.trees import leaves, map_batch
+from episodia.trees import leaves, map_batch, shown
 from episodia.types import AnyBatch, Batch, Item
 
 # Called with a batch and the data that both pipelines share, returns the outputs of the module.
@@ -202,7 +202,7 @@ def as_scalars(action: Item) -> Item:
 def _copied(name: str, pipeline: Any, kind: type) -> Any:
     if not isinstance(pipeline, kind):
         raise PolicyError(
-            f"policy: found `{name}={pipeline!r}`, expected an `{kind.__name__}`, or None for the default one. Pass "
+            f"policy: found `{name}={shown(pipeline)}`, expected an `{kind.__name__}`, or None for the default one. Pass "
             "one of these."
         )
     return copy.deepcopy(pipeline)

@@ -10,6 +10,7 @@ from episodia.arguments import checked_each, is_number
 from episodia.display import plotting
 from episodia.errors import TrainingError
 from episodia.training.training import Record
+from episodia.trees import shown
 
 _DRAWN = ("steps", "return_mean")
 
@@ -42,8 +43,8 @@ def _check(history: Sequence[Record], title: object, target: object) -> None:
     checked_each(TrainingError, "learning_curve", "history", history, _is_record, "records of a training")
     if not isinstance(title, str) or not (target is None or is_number(target)):
         raise TrainingError(
-            f"learning_curve: found `title={title!r}` and `target={target!r}`, expected a string, and a number or None. "
-            "Correct them."
+            f"learning_curve: found `title={shown(title)}` and `target={shown(target)}`, expected a string, and a number or "
+            "None. Correct them."
         )
 
 

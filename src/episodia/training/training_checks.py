@@ -12,6 +12,7 @@ from episodia.errors import TrainingError
 from episodia.learners import Learner
 from episodia.training.recipes.recipe import BaseRecipe
 from episodia.training.training_setup import Setup
+from episodia.trees import shown
 
 
 def check_limits(where: str, steps: object, target: object) -> None:
@@ -25,7 +26,7 @@ def check_limits(where: str, steps: object, target: object) -> None:
     checked_whole(TrainingError, where, "steps", steps, 0)
     if target is not None and not is_number(target):
         raise TrainingError(
-            f"{where}: found `target={target!r}`, expected a mean return to stop at, or None. Pass one of these."
+            f"{where}: found `target={shown(target)}`, expected a mean return to stop at, or None. Pass one of these."
         )
 
 
@@ -46,7 +47,7 @@ def check_setup(setup: object) -> None:
         TrainingError: If it is not.
     """
     if not isinstance(setup, Setup):
-        raise TrainingError(f"training: found `setup={setup!r}`, expected a `Setup`. Make one with `Setup.of`.")
+        raise TrainingError(f"training: found `setup={shown(setup)}`, expected a `Setup`. Make one with `Setup.of`.")
 
 
 def check_parts(runner: object, learner: object, recipe: object, setup: object, flow: object) -> None:
@@ -69,7 +70,7 @@ def check_parts(runner: object, learner: object, recipe: object, setup: object, 
         check_setup(setup)
     if flow is not None and not isinstance(flow, Flow):
         raise TrainingError(
-            f"training: found `flow={flow!r}`, expected a `Flow` of metrics, or None for the loop. Pass one of these."
+            f"training: found `flow={shown(flow)}`, expected a `Flow` of metrics, or None for the loop. Pass one of these."
         )
 
 

@@ -105,7 +105,7 @@ class Setup:
         # Lists are mutable, and JSON has no NumPy numbers.
         object.__setattr__(self, "connectors", tuple(pieces))
         object.__setattr__(self, "seed", seed)
-        object.__setattr__(self, "device", "cpu" if cast("object", self.device) is None else str(self.device))
+        object.__setattr__(self, "device", _device_name(self.device))
         if not isinstance(cast("object", self.recipe), BaseRecipe):
             raise TrainingError(
                 f"training: found `recipe={shown(self.recipe)}`, expected a `Recipe` or a `ReplayRecipe`. Use `Setup.of`, "
@@ -372,6 +372,14 @@ def _check_env(env: object) -> None:
             f"environment: found {shown(env)}, expected a gymnasium id, or a function that makes an environment. Pass one of "
             "these."
         )
+
+
+def _device_name(device: object) -> str:
+    if device is not None and not isinstance(device, (str, torch.device)):
+        raise TrainingError(
+            f"training: found `device={shown(device)}`, expected the name of a device. Pass `'cpu'`, for example."
+        )
+    return "cpu" if device is None else str(device)
 
 
 def _is_piece(value: object) -> bool:

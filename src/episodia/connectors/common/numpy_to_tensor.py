@@ -12,7 +12,7 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import Ragged
 from episodia.errors import PipelineError
-from episodia.trees import map_batch
+from episodia.trees import map_batch, shown
 from episodia.types import Item
 
 
@@ -43,7 +43,7 @@ class NumpyToTensor(ColumnPiece):
         except (RuntimeError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise PipelineError(
-                f"{self.name}: found `device={device!r}`, expected a torch device ({reason}). Pass `'cpu'`, for example."
+                f"{self.name}: found `device={shown(device)}`, expected a torch device ({reason}). Pass `'cpu'`, for example."
             ) from error
 
     def work(self, run: Run) -> None:

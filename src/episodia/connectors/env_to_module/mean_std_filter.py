@@ -20,7 +20,7 @@ from episodia.connectors.spaces.row_spaces import Part, paired
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError, ConnectorStateError, PipelineError, ShapeError
-from episodia.trees import leaves, map_batch
+from episodia.trees import leaves, map_batch, shown
 from episodia.types import AgentID, Item
 
 Key = TypeVar("Key", bound=Hashable)
@@ -187,7 +187,7 @@ class MeanStdFilter(ObservationChanger):
             and not checked_number(PipelineError, self.name, "clip_by_value", clip_by_value) > 0
         ):
             raise PipelineError(
-                f"{self.name}: found `clip_by_value={clip_by_value!r}`, expected a positive number or None. Pass one "
+                f"{self.name}: found `clip_by_value={shown(clip_by_value)}`, expected a positive number or None. Pass one "
                 "of these."
             )
         self.de_mean_to_zero = checked_flag(PipelineError, self.name, "de_mean_to_zero", de_mean_to_zero)

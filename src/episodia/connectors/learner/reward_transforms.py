@@ -14,6 +14,7 @@ from episodia.connectors.batches.batch_columns import change_in_run
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.errors import PipelineError
+from episodia.trees import shown
 
 
 def _change_rewards(run: Run, change: Callable[[np.ndarray], np.ndarray]) -> None:
@@ -54,7 +55,7 @@ class ClipRewards(ColumnPiece):
             PipelineError, self.name, "high", high
         ):
             raise PipelineError(
-                f"{self.name}: found `low={low!r}` and `high={high!r}`, expected a lower and a higher bound. Swap "
+                f"{self.name}: found `low={shown(low)}` and `high={shown(high)}`, expected a lower and a higher bound. Swap "
                 "or correct them."
             )
         self.low = low
@@ -103,7 +104,7 @@ class ScaleRewards(ColumnPiece):
         super().__init__(input_observation_space, input_action_space, name=name)
         if not np.isfinite(checked_number(PipelineError, self.name, "factor", factor)):
             raise PipelineError(
-                f"{self.name}: found `factor={factor!r}`, expected a finite number. Pass such a number."
+                f"{self.name}: found `factor={shown(factor)}`, expected a finite number. Pass such a number."
             )
         self.factor = factor
 

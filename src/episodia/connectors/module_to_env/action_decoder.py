@@ -15,6 +15,7 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import PipelineError
 from episodia.stacking import object_array, stack
+from episodia.trees import shown
 from episodia.types import Item
 
 _STACKED = (int, float, list, tuple, dict)
@@ -61,7 +62,8 @@ class ActionDecoder(ColumnPiece):
         super().__init__(input_observation_space, input_action_space, name=name)
         if not isinstance(module_action_space, Space):
             raise PipelineError(
-                f"{self.name}: found `module_action_space={module_action_space!r}`, expected the space of the module's actions."
+                f"{self.name}: found `module_action_space={shown(module_action_space)}`, expected the space of the "
+                "module's actions."
             )
         self.module_action_space = module_action_space
 

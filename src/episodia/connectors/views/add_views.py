@@ -28,6 +28,7 @@ from episodia.episodes.lists.other_agents import OtherAgents
 from episodia.episodes.lists.ragged import sparse_rows
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError, PipelineError
+from episodia.trees import shown
 from episodia.types import AgentID, ModuleID
 
 
@@ -212,7 +213,7 @@ def _module_ids(where: str, modules: Any) -> frozenset[Any] | None:
         return frozenset([modules] if isinstance(modules, str) else modules)
     except TypeError as error:
         raise PipelineError(
-            f"{where}: found `modules={modules!r}`, expected a list of module ids. Pass `modules=[...]`."
+            f"{where}: found `modules={shown(modules)}`, expected a list of module ids. Pass `modules=[...]`."
         ) from error
 
 

@@ -16,7 +16,7 @@ from episodia.episodes.columns.filling import item_near_zero, spread
 from episodia.episodes.lists.origins import AT_STEPS, ORIGINS
 from episodia.errors import PipelineError
 from episodia.spaces import short_name, structure_of
-from episodia.trees import describe, equal
+from episodia.trees import describe, equal, shown
 from episodia.types import Item
 
 # Columns whose current item is known when a module acts; items of all other columns arrive with the next step.
@@ -75,7 +75,7 @@ class View:
         source: Any = self.source
         if source is not None and (not isinstance(source, str) or not source):
             raise PipelineError(
-                f"View: found `source={source!r}`, expected the name of a column. Pass a non-empty string."
+                f"View: found `source={shown(source)}`, expected the name of a column. Pass a non-empty string."
             )
         object.__setattr__(self, "shift", self._checked_shift())
         for name in ("train", "infer"):
@@ -86,11 +86,11 @@ class View:
                 f"{self!r}: found both `train` and `infer` False, expected at least one True. Set one of them."
             )
         if not is_whole(self.every) or self.every < 1:
-            raise PipelineError(f"{self!r}: found `every={self.every!r}`, expected an integer of at least 1.")
+            raise PipelineError(f"{self!r}: found `every={shown(self.every)}`, expected an integer of at least 1.")
         object.__setattr__(self, "every", int(self.every))
         if not isinstance(self.agent, Hashable):
             raise PipelineError(
-                f"{self!r}: found `agent={self.agent!r}`, expected an id, or a function that returns one."
+                f"{self!r}: found `agent={shown(self.agent)}`, expected an id, or a function that returns one."
             )
 
     def _checked_shift(self) -> int | tuple[int, ...] | range:
@@ -104,7 +104,7 @@ class View:
         if isinstance(shift, (list, tuple, np.ndarray)) and len(shift) and all(map(is_whole, shift)):
             return tuple(map(int, shift))
         raise PipelineError(
-            f"View of {self.source!r}: found `shift={shift!r}`, expected an integer, or a non-empty list or range of "
+            f"View of {self.source!r}: found `shift={shown(shift)}`, expected an integer, or a non-empty list or range of "
             "integers. Pass one of these, or a string such as '-50:-1'."
         )
 
@@ -164,8 +164,8 @@ def _range_of(source: str | None, text: str) -> range:
         if first <= last and step > 0:
             return range(first, last + 1, step)
     raise PipelineError(
-        f"View of {source!r}: found `shift={text!r}`, expected a range 'first:last' or 'first:last:step' whose last number is "
-        "not below its first, such as '-50:-1'. Pass such a range, or a list of integers."
+        f"View of {source!r}: found `shift={shown(text)}`, expected a range 'first:last' or 'first:last:step' whose last "
+        "number is not below its first, such as '-50:-1'. Pass such a range, or a list of integers."
     )
 
 
@@ -198,7 +198,7 @@ def ViewRequirement(  # noqa: N802  # RLlib's name; returns a `View`
     """
     if space is not None and not isinstance(space, Space):
         raise PipelineError(
-            f"ViewRequirement of {data_col!r}: found `space={space!r}`, expected a gymnasium space, or None. Pass one of "
+            f"ViewRequirement of {data_col!r}: found `space={shown(space)}`, expected a gymnasium space, or None. Pass one of "
             "these."
         )
     return View(

@@ -26,7 +26,7 @@ from episodia.connectors.views.column_report import ColumnReport
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import BatchError, EpisodiaError, PipelineError
 from episodia.modules.protocol import Module, has_values
-from episodia.trees import map_batch
+from episodia.trees import map_batch, shown
 
 # Columns of a train batch that are never dropped: later code relies on them.
 _NEVER_DROPPED = {
@@ -86,7 +86,7 @@ def detect_columns(
     """
     if num_steps < 1:
         raise PipelineError(
-            f"detect_columns: found `num_steps={num_steps!r}`, expected at least 1: without a step the module "
+            f"detect_columns: found `num_steps={shown(num_steps)}`, expected at least 1: without a step the module "
             "does not act, and all columns seem unused. Pass a larger number."
         )
     spaces = observation_space, action_space

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 from episodia.arguments import checked_whole
 from episodia.dataflow.kept_deliveries import held_from, held_state
 from episodia.errors import FlowError
+from episodia.trees import shown
 
 # Of an item, all items that come out.
 Stage: TypeAlias = Callable[[Any], Iterable[Any]]
@@ -53,7 +54,7 @@ def checked_function(where: str, name: str, value: object) -> None:
         FlowError: If it is not.
     """
     if not callable(value):
-        raise FlowError(f"{where}: found `{name}={value!r}`, expected a function. Pass one.")
+        raise FlowError(f"{where}: found `{name}={shown(value)}`, expected a function. Pass one.")
 
 
 def _named(stage: Stage, verb: str, function: Callable[..., Any]) -> Stage:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from episodia.errors import EpisodeError, IndexTypeError
-from episodia.trees import describe
+from episodia.trees import describe, shown
 
 Index: TypeAlias = int | np.integer | Sequence[int] | np.ndarray | slice | None
 
@@ -94,7 +94,7 @@ def as_count(name: str, value: object, where: str) -> int:
     """Return `value`, the argument `name`, as a number of steps from 0 up."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0:
         return int(value)
-    raise EpisodeError(f"{where}: found `{name}={value!r}`, expected a number of steps from 0 up. Pass an int.")
+    raise EpisodeError(f"{where}: found `{name}={shown(value)}`, expected a number of steps from 0 up. Pass an int.")
 
 
 def as_flag(flag: object, name: str = "") -> bool:

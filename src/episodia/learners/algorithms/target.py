@@ -9,6 +9,7 @@ from episodia.arguments import checked_choice, checked_whole, names_nearest_argu
 from episodia.errors import LearnerError
 from episodia.learners.losses.coefficients import check_positive, check_within
 from episodia.learners.optimizers import are_names
+from episodia.trees import shown
 
 UNITS = ("gradient_steps", "env_steps")
 
@@ -41,8 +42,8 @@ class Target:
     def __post_init__(self) -> None:
         if not (self.of is None or isinstance(self.of, str) or are_names(self.of)):
             raise LearnerError(
-                f"Target: found `of={self.of!r}`, expected the name of a component, a tuple of names, or None for everything. "
-                "Pass one of these."
+                f"Target: found `of={shown(self.of)}`, expected the name of a component, a tuple of names, or None for "
+                "everything. Pass one of these."
             )
         check_positive("Target", "tau", self.tau)
         check_within("Target", "tau", self.tau, 0.0, 1.0)

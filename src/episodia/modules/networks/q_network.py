@@ -20,6 +20,7 @@ from episodia.modules.networks.acting_network import ActingNetwork, needed
 from episodia.modules.networks.layers import check_size, check_sizes, linear, passed
 from episodia.modules.networks.noisy_linear import noisy_layers, set_exploring
 from episodia.modules.networks.trunk import Trunk, observations_of
+from episodia.trees import shown
 from episodia.types import Batch, Item
 
 
@@ -209,12 +210,12 @@ def _checked_range(value_range: object, atoms: int) -> tuple[float, float] | Non
         return None
     if not isinstance(value_range, (tuple, list)) or len(value_range) != 2 or atoms == 1:
         raise ModuleError(
-            f"Q-network: found `value_range={value_range!r}` with `atoms={atoms}`, expected a smallest and a largest return "
-            "and several atoms. Pass both, such as `atoms=51, value_range=(-10.0, 10.0)`, or leave both out."
+            f"Q-network: found `value_range={shown(value_range)}` with `atoms={atoms}`, expected a smallest and a largest "
+            "return and several atoms. Pass both, such as `atoms=51, value_range=(-10.0, 10.0)`, or leave both out."
         )
     low, high = (checked_number(ModuleError, "Q-network", "value_range", number) for number in value_range)
     if not low < high:
         raise ModuleError(
-            f"Q-network: found `value_range={value_range!r}`, expected the smaller return first. Swap them."
+            f"Q-network: found `value_range={shown(value_range)}`, expected the smaller return first. Swap them."
         )
     return float(low), float(high)

@@ -20,6 +20,7 @@ ENGINES: Mapping[str, Callable[..., Engine]] = MappingProxyType(
 
 # The default of plans for groups.
 _USUAL_RUNNERS = 2
+_TOO_MANY = 2**20
 
 
 @final
@@ -61,9 +62,9 @@ class Workers:
     def __post_init__(self) -> None:
         where = type(self).__name__
         checked_choice(TrainingError, where, "engine", self.engine, tuple(ENGINES))
-        object.__setattr__(self, "num_runners", checked_whole(TrainingError, where, "num_runners", self.num_runners, 0))
-        learners = checked_whole(TrainingError, where, "num_learners", self.num_learners, 1)
-        object.__setattr__(self, "num_learners", learners)
+        for name, least in (("num_runners", 0), ("num_learners", 1)):
+            number = checked_whole(TrainingError, where, name, getattr(self, name), least, below=_TOO_MANY)
+            object.__setattr__(self, name, number)
         if self.address is not None and self.engine != "ray":
             raise TrainingError(
                 f'{where}: found `address={shown(self.address)}` with the engine {self.engine!r}, expected "ray". Pass both.'
