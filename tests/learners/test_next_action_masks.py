@@ -100,3 +100,21 @@ def test_targets_know_which_actions_are_allowed_after_each_step(algorithm, where
         # What follows an end has no value. A mask of an info is stored with the action that is chosen by it.
         is_known = after < (stop if where == "infos" else LENGTH)
         assert mask == (allowed_at(after) if is_known else [True] * 3)
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("algorithm", [DQNConfig(), DQNOfTwoSteps()], ids=["one step", "two steps"])
+def test_targets_of_new_episodes_know_which_actions_are_allowed_after_each_step(algorithm, where):
+    env, connectors = WHERE[where]
+    with train(algorithm, env, connectors=connectors, **STEPS, progress=False) as training:
+        episodes = training.runner.sample(num_timesteps=24)
+        batch = training.learner.batch_of(episodes)["default_policy"]
+
+    found = ReplayedSteps(LossInputs(None, batch, {}), gamma=1.0).next_batch()["action_mask"].tolist()
+    num_steps = 2 if isinstance(algorithm, DQNOfTwoSteps) else 1
+    for episode in episodes:
+        times = range(episode.t_started, episode.t)
+        after = [min(t + num_steps, episode.t) for t in times]
+        known = episode.t if where == "infos" else min(LENGTH, episode.t + 1)
+        expected = [allowed_at(t) if t < known else [True] * 3 for t in after]
+        assert [found.pop(0) for _ in times] == expected

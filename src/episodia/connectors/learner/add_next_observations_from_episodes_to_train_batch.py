@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
     """Adds the next observation of each step, taken from the observations in the batch, shifted by one.
 
-    Where the observations of episodes are dicts that hold the mask of allowed actions, but a piece has made something else of
-    them, the mask of the next observation becomes the column `new_action_mask`.
+    Where masks of allowed actions came from infos, or from observations that a piece has made something else of, the mask of the
+    next observation becomes the column `new_action_mask`. A mask of an info is known if an action follows.
     """
 
     reads = frozenset({Columns.OBS})
@@ -56,7 +56,12 @@ def next_masks(columns: Mapping[str, Any], rows: EpisodeList, observations: Ragg
     """Return the mask of the actions that are allowed after each step, None if there is none beside the observations."""
     if Columns.NEXT_ACTION_MASK in columns:
         return as_ragged(columns[Columns.NEXT_ACTION_MASK], rows)
-    if mask_in(observations.values) is not None or not rows.has_in_observations(Columns.ACTION_MASK):
+    if mask_in(observations.values) is not None:
+        return None
+    if rows.has(Columns.ACTION_MASK):  # recorded with the actions that the masks of infos allow
+        following = rows.windows(Columns.ACTION_MASK, shifts=[1], fill=1)
+        return following.map(lambda masks: masks[:, 0])
+    if not rows.has_in_observations(Columns.ACTION_MASK):
         return None
     raw = rows.flat(Columns.OBS, tail=True)
     return raw.with_values(mask_in(raw.values)).following()
