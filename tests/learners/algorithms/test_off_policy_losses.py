@@ -16,11 +16,12 @@ from episodia.learners import (
     DQNConfig,
     Learner,
     LossInputs,
+    OptimizerConfig,
     SACConfig,
     TD3Config,
 )
 from episodia.learners.losses.q_targets import projected
-from episodia.modules import ActorWithCritics, QNetwork, default_module
+from episodia.modules import ActorWithCritics, MLPActorCritic, QNetwork, default_module
 from episodia.replay import ReplayBuffer
 
 BOX, TWO, REACH = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2, start=3), spaces.Box(-2.0, 2.0, (1,))
@@ -405,6 +406,72 @@ def test_rewards_with_a_surplus_axis_are_rejected():
 def test_actions_of_another_kind_are_rejected_before_anything_is_collected(config, actions, kind):
     with pytest.raises(LearnerError, match=f"found the action space .*expected {kind}"):
         Learner(ActorWithCritics(BOX, actions), config)
+
+
+@pytest.mark.parametrize(
+    ("config", "actions", "settings", "found"),
+    [
+        (
+            DDPGConfig(),
+            REACH,
+            {"policy": "stochastic"},
+            "with SquashedGaussianSpec.*expected.*PointSpec.*policy='deterministic'",
+        ),
+        (SACConfig(), REACH, {"policy": "deterministic"}, "with PointSpec.*expected.*SquashedGaussianSpec"),
+    ],
+)
+def test_a_policy_of_another_kind_is_rejected_before_anything_is_collected(config, actions, settings, found):
+    with pytest.raises(LearnerError, match=found):
+        Learner(ActorWithCritics(BOX, actions, **settings), config)
+
+
+class Foreign(nn.Module):
+    """A network of somebody else, whose values have no axis of critics."""
+
+    observation_space, action_space = BOX, REACH
+
+    def __init__(self):
+        super().__init__()
+        self.actor, self.critics = nn.Linear(2, 1), nn.Linear(3, 1)
+
+    def get_policy(self, batch):
+        return self.actor(batch["obs"]).tanh()
+
+    def get_q_values(self, batch, actions=None):
+        taken = batch["actions"] if actions is None else actions
+        return self.critics(torch.cat([batch["obs"], taken], -1)).squeeze(-1)
+
+    def forward_train(self, batch):
+        return {"actions": self.get_policy(batch)}
+
+    forward_inference = forward_exploration = forward_train
+
+    def get_initial_state(self):
+        return {}
+
+    def is_stateful(self):
+        return False
+
+
+def test_the_parts_that_a_foreign_network_lacks_are_named():
+    optimizers = (OptimizerConfig(components=("critics",), loss="critic"),)
+
+    with pytest.raises(LearnerError, match=r"found Foreign without \['distribution', 'log_temperature'\]"):
+        Learner(Foreign(), SACConfig(optimizers=optimizers))
+
+
+def test_values_without_an_axis_of_critics_are_named():
+    batch = rows([[0.0], [1.0], [2.0]])
+
+    with pytest.raises(LearnerError, match=r"float32\[3\] from `Foreign.get_q_values`, expected.*\['critics', 3\]"):
+        Learner(Foreign(), DDPGConfig()).update_batch({"default_policy": batch})
+
+
+def test_a_network_without_q_values_is_named_with_what_it_returns():
+    found = r"only \['action_dist_inputs', 'embeddings', 'vf_preds'\] from `MLPActorCritic.forward_train`"
+
+    with pytest.raises(LearnerError, match=f"{found}, expected 'q_values' with a value of each of the 2 actions"):
+        Learner(MLPActorCritic(BOX, TWO), DQNConfig()).update_batch({"default_policy": rows([3, 4, 3])})
 
 
 def test_a_recurrent_module_does_not_learn_from_several_steps_as_one():

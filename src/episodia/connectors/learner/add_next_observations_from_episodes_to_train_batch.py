@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
     """Adds the next observation of each step, taken from the observations in the batch, shifted by one.
 
-    Where masks of allowed actions came from infos, or from observations that a piece has made something else of, the mask of the
-    next observation becomes the column `new_action_mask`. A mask of an info is known if an action follows.
+    Where masks of allowed actions came from infos, or from observations that a piece has made something else of, the mask of
+    the next observation becomes the column `new_action_mask`. A mask of an info is known if an action follows.
     """
 
     reads = frozenset({Columns.OBS})

@@ -18,6 +18,7 @@ from episodia.learners.algorithms.target import Target
 from episodia.learners.losses.coefficients import Coefficient, check_positive, check_within
 from episodia.learners.losses.loss import LossInputs, LossOutputs
 from episodia.learners.optimizers import OptimizerConfig
+from episodia.modules.distributions.point import PointSpec
 from episodia.types import Batch
 
 TARGET, CRITIC, ACTOR = "target", "critic", "actor"
@@ -38,6 +39,8 @@ class DDPGConfig(OffPolicyConfig):
     """
 
     action_space_class: ClassVar[type[Space[Any]]] = spaces.Box
+    policy_class: ClassVar[type[object]] = PointSpec
+    module_parts: ClassVar[tuple[str, ...]] = ("get_policy", "get_q_values")
 
     learning_rate: float | Schedule = 1e-3
     optimizers: tuple[OptimizerConfig, ...] = ()
@@ -78,9 +81,9 @@ class DDPGConfig(OffPolicyConfig):
         """Return the critics' squared errors compared with r + γ · min Q'(s', π'(s')), and minus the value of π(s)."""
         module: Any = inputs.module
         steps = ReplayedSteps(inputs, self.gamma)
+        values = steps.of_critics(module, module.get_q_values(inputs.batch))
         with torch.no_grad():
             targets = steps.targets(self._next_values(inputs.target_networks[TARGET], steps.next_batch()))
-        values = module.get_q_values(inputs.batch)
         errors = values - steps.one_each(targets, "targets")
         losses = {CRITIC: steps.mean(0.5 * errors.square().sum(0))}
         metrics = {"q_value": steps.mean(values.detach().mean(0)), "critic_loss": losses[CRITIC]}

@@ -15,6 +15,7 @@ from episodia.learners.algorithms.off_policy import distribution_of
 from episodia.learners.algorithms.sac import SACConfig
 from episodia.learners.losses.coefficients import check_within
 from episodia.learners.losses.q_targets import chosen, positions
+from episodia.modules.distributions.categorical import CategoricalSpec
 from episodia.types import Batch
 
 
@@ -29,6 +30,7 @@ class DiscreteSACConfig(SACConfig):
     """
 
     action_space_class: ClassVar[type[Space[Any]]] = spaces.Discrete
+    policy_class: ClassVar[type[object]] = CategoricalSpec
 
     entropy_share: float = 0.5
 

@@ -14,6 +14,7 @@ from torch.nn.functional import smooth_l1_loss
 from episodia.arguments import checked_choice, checked_flag, checked_whole, names_nearest_argument
 from episodia.columns import Columns
 from episodia.connectors import Schedule
+from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps
 from episodia.learners.algorithms.target import UNITS, Target
@@ -87,7 +88,7 @@ class DQNConfig(OffPolicyConfig):
         """Return the mean error of Q(s, a) compared with r + γ · Q'(s', a*); the size of each row's error is `td_error`."""
         module: Any = inputs.module
         steps = ReplayedSteps(inputs, self.gamma)
-        outputs = module.forward_train(inputs.batch)
+        outputs = _checked(module, module.forward_train(inputs.batch))
         actions = positions(inputs.batch[Columns.ACTIONS], module.action_space)
         with torch.no_grad():
             following = steps.next_outputs(inputs.target_networks[TARGET])
@@ -127,3 +128,19 @@ class DQNConfig(OffPolicyConfig):
         if not self.rescales_values:
             return rewards + discounts * following
         return squashed(rewards + discounts * unsquashed(following))
+
+
+def _checked(module: Any, outputs: Batch) -> Batch:
+    """Return the outputs of `module.forward_train` if they have a value of each action.
+
+    Raises:
+        LearnerError: If they do not.
+    """
+    values, num = outputs.get(Columns.Q_VALUES), module.action_space.n
+    if values is None or values.shape[-1] != num:
+        found = f"only {sorted(outputs)}" if values is None else describe_column(values)
+        raise LearnerError(
+            f"loss: found {found} from `{type(module).__name__}.forward_train`, expected {Columns.Q_VALUES!r} with a value of "
+            f"each of the {num} actions, [..., {num}]. Use a Q-network, for example `default_module(..., kind='q')`."
+        )
+    return outputs

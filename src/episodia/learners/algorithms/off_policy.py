@@ -20,7 +20,7 @@ from episodia.connectors.learner.add_next_observations_from_episodes_to_train_ba
 from episodia.errors import LearnerError, ModuleError, NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.losses.loss import LossInputs
-from episodia.modules import Module
+from episodia.modules import DistributionSpec, Module
 from episodia.modules.masks_in_batches import action_mask, mask_in
 from episodia.replay import Draw, Sequences, Transitions
 from episodia.trees import map_batch
@@ -42,6 +42,9 @@ class OffPolicyConfig(AlgorithmConfig, ABC):
 
     # The class of the spaces of actions that the loss works for.
     action_space_class: ClassVar[type[Space[Any]]] = Space
+    # The class of the descriptions of policies that it works for, and what else it asks of a module.
+    policy_class: ClassVar[type[object]] = DistributionSpec
+    module_parts: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,10 +61,11 @@ class OffPolicyConfig(AlgorithmConfig, ABC):
             )
 
     def check_module(self, module_id: str, module: Module) -> None:
-        """Check the space of actions, and that modules with a memory see all steps.
+        """Check the space of actions, the parts that the loss asks for, and that modules with a memory see all steps.
 
         Raises:
-            LearnerError: If the space is of another kind, or if a recurrent module would learn from several steps as one.
+            LearnerError: If the space or the policy is of another kind, if a part is missing, or if a recurrent module would
+                learn from several steps as one.
         """
         space, where = getattr(module, "action_space", None), f"{type(self).__name__}, module {module_id!r}"
         if isinstance(space, Space) and not isinstance(space, self.action_space_class):
@@ -69,10 +73,23 @@ class OffPolicyConfig(AlgorithmConfig, ABC):
                 f"{where}: found the action space {space}, expected a {self.action_space_class.__name__} space. Choose an "
                 "algorithm for such actions."
             )
+        self._check_parts(where, module)
         if self.n_step > 1 and module.is_stateful():
             raise LearnerError(
                 f"{where}: found `n_step={self.n_step}` for a recurrent module, expected 1: its state would miss the steps in "
                 "between. Set `n_step=1`, and `max_seq_len` to learn from sequences."
+            )
+
+    def _check_parts(self, where: str, module: Module) -> None:
+        missing = [name for name in self.module_parts if not hasattr(module, name)]
+        policy = getattr(module, "distribution", None)
+        if missing or (isinstance(policy, DistributionSpec) and not isinstance(policy, self.policy_class)):
+            found = f"without {missing}" if missing else f"with {policy} as its `distribution`"
+            settings = ", ".join(f"{name}={value!r}" for name, value in self.network().items())
+            raise LearnerError(
+                f"{where}: found {type(module).__name__} {found}, expected a module with {[*self.module_parts]}, and with a "
+                f"{self.policy_class.__name__} as its `distribution` if it has one. Use `default_module(..., {settings})`, for "
+                "example."
             )
 
     def draw(self) -> Draw:
@@ -184,6 +201,20 @@ class ReplayedSteps:
             raise LearnerError(
                 f"loss: found {what} {describe_column(found)}, expected one number for each step, {list(self.rewards.shape)}. "
                 "Remove surplus axes where they are computed, for example by `.squeeze(-1)`."
+            )
+        return found
+
+    def of_critics(self, module: object, found: Tensor) -> Tensor:
+        """Return `found`, values by `module.get_q_values`, if each critic has one for each step.
+
+        Raises:
+            LearnerError: If it has another shape.
+        """
+        if found.shape[1:] != self.rewards.shape:
+            raise LearnerError(
+                f"loss: found {describe_column(found)} from `{type(module).__name__}.get_q_values`, expected a number of each "
+                f"critic for each step, {['critics', *self.rewards.shape]}. Stack the critics along the first axis, even a "
+                "single one."
             )
         return found
 

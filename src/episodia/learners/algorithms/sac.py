@@ -18,6 +18,7 @@ from episodia.learners.algorithms.target import Target
 from episodia.learners.losses.coefficients import Coefficient, check_positive, check_within
 from episodia.learners.losses.loss import LossInputs, LossOutputs
 from episodia.learners.optimizers import OptimizerConfig
+from episodia.modules.distributions.squashed_gaussian import SquashedGaussianSpec
 from episodia.types import Batch
 
 TARGET, CRITIC, ACTOR, TEMPERATURE = "target", "critic", "actor", "temperature"
@@ -37,6 +38,8 @@ class SACConfig(OffPolicyConfig):
     """
 
     action_space_class: ClassVar[type[Space[Any]]] = spaces.Box
+    policy_class: ClassVar[type[object]] = SquashedGaussianSpec
+    module_parts: ClassVar[tuple[str, ...]] = ("get_policy", "get_q_values", "distribution", "log_temperature")
 
     learning_rate: float | Schedule = 3e-4
     optimizers: tuple[OptimizerConfig, ...] = ()
@@ -78,10 +81,10 @@ class SACConfig(OffPolicyConfig):
         """
         module: Any = inputs.module
         steps, temperature = ReplayedSteps(inputs, self.gamma), self._temperature(inputs)
+        values = steps.of_critics(module, self._taken_values(module, inputs.batch))
         with torch.no_grad():
             following, _ = self._soft_values(inputs.target_networks[TARGET], steps.next_batch(), temperature)
             targets = steps.one_each(steps.targets(following), "targets")
-        values = self._taken_values(module, inputs.batch)
         errors = values - targets
         losses = {CRITIC: steps.mean(0.5 * errors.square().sum(0))}
         metrics = {"q_value": steps.mean(values.detach().mean(0)), "critic_loss": losses[CRITIC]}
