@@ -5,7 +5,7 @@ keep 0.75 of two halves.
     python benchmarks/scale_out.py [--quick] [--json PATH]
 
 Both sides take turns in one run, and the best time of each counts. Bare actors are workers of the same engine, whose calls are
-kept coming by a plain loop. Ranks have 500,000 weights and minibatches of 2,048 steps; the halves learn at the same time,
+kept coming by a plain loop. Ranks have 906,885 weights and minibatches of 2,048 steps; the halves learn at the same time,
 without talking. On two cores that other programs use, too, all of it is slower.
 """
 
