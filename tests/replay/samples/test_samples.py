@@ -13,6 +13,7 @@ from episodia.connectors import defaults
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import (
     AddNextObservationsFromEpisodesToTrainBatch,
 )
+from episodia.episodes.columns.filling import Fills
 from episodia.errors import EpisodeIndexError, EpisodeKeyError, ReplayError, StaleSampleError
 from episodia.modules import MLPActorCritic
 from episodia.replay import MemoryMapped, Proportional, ReplayBuffer, Selection, Sequences, Transitions, WholeEpisodes
@@ -241,3 +242,10 @@ def test_samples_are_displayed_that_cannot_be_read_as_episodes(display):
 
     assert "5 SingleAgentEpisodes, 5 steps" in display(n_steps)
     assert "4 SingleAgentEpisodes, 4 steps" in display(overwritten)
+
+
+def test_time_steps_after_several_steps_are_not_guessed():
+    sampled = filled().sample(5, Transitions(3), lookback=1)
+
+    with pytest.raises(ReplayError, match=r"time steps of observations after n-step transitions.*Draw `Sequences`"):
+        sampled.computed_windows("t", shifts=[-1, 0], fills=Fills((-1, -1)), tail=True)

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
+from episodia.episodes.columns.filling import Fills
 from episodia.episodes.lists import gather, list_state
 from episodia.episodes.lists.chosen_times import ChooseTimes
 from episodia.episodes.lists.episode_list import EpisodeList, unpickled
@@ -268,6 +269,17 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         rows, outside = self._rows_of_windows(column, shifts, asked, indices)
         width = drawn.width and drawn.width + extra if every == 1 else None
         return Ragged(self._source.items_at(column, rows, outside, fill), offsets_of(counts), extra, every, width)
+
+    def computed_windows(
+        self, column: str, *, shifts: Sequence[int], fills: Fills, tail: bool = False, every: int = 1
+    ) -> Ragged:
+        """Return time steps, flags or origins at `shifts` from each row; see `EpisodeList.computed_windows`."""
+        if column == Columns.T and tail and self._drawn.is_macro:
+            raise ReplayError(
+                "found the time steps of observations after n-step transitions asked for, expected those of their first "
+                "observations alone: a sample does not have the number of steps in between. Draw `Sequences`."
+            )
+        return super().computed_windows(column, shifts=shifts, fills=fills, tail=tail, every=every)
 
     def known_times(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the time steps of the first and the last observation that the buffer has of each stretch's episode.
