@@ -55,3 +55,22 @@ def test_f10_an_interrupted_step_is_stored_for_all_agents_or_for_none(name, is_f
             STEPS[name](episode)
             assert content_of(episode) == content_of(after)
     assert number > 100
+
+
+def test_f10_finalizing_that_was_interrupted_is_ended_by_the_next_call():
+    add_agent = step_of({"b": [4], "c": [4]})  # `c` has no step yet
+    expected = episode_of(is_finalized=False)
+    add_agent(expected)
+    expected.finalize()
+    number, place = 0, ""
+    while place is not None:
+        episode = episode_of(is_finalized=False)
+        add_agent(episode)
+        _, place = interrupted_at(number, episode.finalize, opcodes=True)
+        number += 3
+        episode.finalize()
+
+        assert episode.is_finalized, place
+        assert content_of(episode) == content_of(expected), place
+        assert len(episode.agent_episodes["c"].rewards.data) == 0, place
+    assert number > 100

@@ -530,10 +530,11 @@ class LookbackBuffer:
 
     def adopt_stacked(self, storage: Storage) -> None:
         """Become finalized on `storage`, which `stacked` returned; this cannot fail."""
-        self.finalized = True
         self.storage, self.push = storage, storage.push
         self.free_types = _NO_TYPES
         self.row_dtype = self.row_shape = self.row_length = None
+        # Last: after an exception such as Ctrl-C before this line, the next call of `finalize` ends what this one began.
+        self.finalized = True
 
     def check_bounds(self, storage: Storage | None = None) -> None:
         """Check every item, or those of `storage` in their place, against the space, including its bounds.
