@@ -374,9 +374,12 @@ def test_what_cannot_fill_a_column_is_rejected(form):
     for fill in (0.5, "a", np.nan, np.zeros(2), 1j, 10**30, [[1, 2], [3]]):
         call = lambda e, fill=fill: e.get_actions(slice(0, 9), fill=fill)  # noqa: E731
         assert_refused(form(running()), call, EpisodeError, "fill=")
-    for fill in (1j, "1.5", b"1", np.datetime64("2020-01-01"), [[1, 2], [3]]):  # no number is read from these
+
+
+def test_what_is_no_number_cannot_fill_finalized_rewards():
+    for fill in (1j, "1.5", b"1", np.datetime64("2020-01-01"), [[1, 2], [3]]):
         call = lambda e, fill=fill: e.get_rewards([0, 9], fill=fill)  # noqa: E731
-        assert_refused(form(running()), call, EpisodeError, "fill=")
+        assert_refused(running().finalize(), call, EpisodeError, "fill=")
 
 
 @both_forms

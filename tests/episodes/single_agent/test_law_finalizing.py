@@ -97,6 +97,14 @@ def after(data, doors):
     return buffer, items
 
 
+def give_steps(episode, num_steps):
+    """Let the other columns of an episode fit to its observations."""
+    episode.t = num_steps
+    episode.actions = LookbackBuffer([0] * num_steps, 0)
+    episode.rewards = LookbackBuffer([0.0] * num_steps, 0)
+    episode.infos = LookbackBuffer([{} for _ in range(num_steps + 1)], 0)
+
+
 def assert_holds(buffer, items):
     assert buffer.finalized
     assert buffer.data.dtype == np.result_type(*items)
@@ -125,6 +133,7 @@ def test_columns_of_many_agents_are_finalized_as_each_of_them_would_be(data):
     for agent, single in episode.agent_episodes.items():
         doors = data.draw(st.lists(st.sampled_from(DOORS), max_size=4))
         single.observations, expected[agent] = after(data, doors)
+        give_steps(single, len(expected[agent]) - 1)
 
     if all(map(fits, expected.values())):
         episode.finalize()
