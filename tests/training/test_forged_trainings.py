@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from episodia.checkpoints import load_state, save_state
-from episodia.errors import EpisodiaError, TrainingError
+from episodia.errors import EpisodiaError, ModuleError
 from episodia.training import Setup, Training, load_training, save_training
 
 SMALL = {"num_envs": 2, "num_timesteps": 10, "hidden": (4,)}
@@ -73,5 +73,5 @@ def test_s5_forged_values_are_errors_of_the_library_and_run_nothing(algorithm, t
 def test_s7_numbers_that_are_out_of_every_range_are_errors_of_the_library(algorithm, path, value, tmp_path):
     save_state(tmp_path / "forged", changed(saved(algorithm, tmp_path / "saved"), path, value))
 
-    with pytest.raises(TrainingError if path is HIDDEN else EpisodiaError, match="found"):
+    with pytest.raises(ModuleError if path is HIDDEN else EpisodiaError, match="found"):
         load_training(tmp_path / "forged")
