@@ -125,7 +125,7 @@ class ReplayBuffer:
         listed = EpisodeList.of(episodes)
         with self._lock:
             groups = listed.groups() if len(listed) else {}
-            self._newest = groups.keys()
+            self._newest = tuple(groups)  # not `keys()`, which would keep the lists in memory
             env_times = env_times_of(listed)
             tables = self._tables
             found = [
