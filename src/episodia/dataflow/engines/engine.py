@@ -42,10 +42,10 @@ class Worker(ABC):
 
     def may_take_longer(self) -> bool:
         """Tell whether a call whose time is up may take as long again, because the object was not made when its time began."""
-        beginning, self._is_beginning = self._is_beginning, self._is_beginning and not self._is_made()
+        beginning, self._is_beginning = self._is_beginning, self._is_beginning and not self.is_made()
         return beginning
 
-    def _is_made(self) -> bool:
+    def is_made(self) -> bool:
         """Tell whether the object is made, or cannot be."""
         return True
 

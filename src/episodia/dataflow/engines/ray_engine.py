@@ -11,9 +11,9 @@ from typing import Any, final
 
 from episodia.arguments import checked_flag, checked_whole, proposal
 from episodia.dataflow.engines.engine import Call, Engine, Handle, Worker
-from episodia.dataflow.engines.ray_host import RayHost
+from episodia.dataflow.engines.ray_host import RayHost, Sent
 from episodia.dataflow.engines.ray_session import RaySession, check_ray_installed, ray_module
-from episodia.dataflow.engines.ray_worker import RayActor, RayCall, RayHandle, RayWorker
+from episodia.dataflow.engines.ray_worker import RayActor, RayCall, RayHandle, RayWorker, sent_with
 from episodia.errors import EngineError
 
 # Objects may take so long to close themselves.
@@ -64,6 +64,7 @@ class RayEngine(Engine):
         self._spares: deque[RayActor] = deque()
         self._actors: list[RayActor] = []
         self._workers: list[RayWorker] = []
+        self._sent: Sent | None = None
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -85,11 +86,17 @@ class RayEngine(Engine):
         Environments that this process has registered with gymnasium are registered there, too.
         """
         self._actors = [actor for actor in self._actors if not actor.is_over()]
-        worker = RayWorker(self._spares.popleft() if self._spares else self._new_actor(), make)
+        sent = sent_with(make)
+        worker = RayWorker(self._spares.popleft() if self._spares else self._new_actor(), sent)
         self._workers.append(worker)
-        while len(self._spares) < self._num_spares:
-            self._spares.append(self._new_actor())
+        self._sent = sent
         return worker
+
+    def _fill_spares(self) -> None:
+        """Start the spares that are missing, once the newest worker has begun: a process that starts needs the processor."""
+        while len(self._spares) < self._num_spares and self._workers and self._workers[-1].is_made():
+            self._spares.append(self._new_actor())
+            self._spares[-1].handle.prepare.remote(self._sent)
 
     def _new_actor(self) -> RayActor:
         session, ray = self._joined(), ray_module()
@@ -108,6 +115,7 @@ class RayEngine(Engine):
             over, waiting = wait(refs, num_returns=len(refs), timeout=0)
             if not over and len(refs) == len(own) and timeout_s != 0:
                 _, waiting = wait(refs, num_returns=1, timeout=timeout_s)
+            self._fill_spares()
             still = set(waiting)
             return [call for call in own if call.ended is not None or call.ref not in still]
         return list(own)

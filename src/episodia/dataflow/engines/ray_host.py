@@ -17,6 +17,8 @@ from episodia.dataflow.engines.ray_processes import own_place
 from episodia.dataflow.engines.ray_session import ray_module
 from episodia.errors import EngineError
 
+_MAKES = "function that makes a worker"
+
 
 class Failed(NamedTuple):
     """An error that a worker raised, if it can travel, and its traceback as text."""
@@ -63,15 +65,23 @@ class RayHost:
         """Return the node of this process, and its id there."""
         return own_place()
 
+    def prepare(self, sent: Sent) -> None:
+        """Load the function that a worker was made with, without a call: it imports what a successor needs, too."""
+        self._register(sent)
+        Outcome.of(_loaded, _MAKES, sent.make)  # what is wrong with it, `make` says
+
     def make(self, sent: Sent) -> None:
         """Make the object. Environments and paths that are known here stay as they are."""
         _use_threads(sent.num_threads)
+        self._register(sent)
+        self._made = Outcome.of(_made_of, sent.make)
+
+    def _register(self, sent: Sent) -> None:
         sys.path += [path for path in sent.paths if path not in sys.path]
         for id_ in sent.specs.keys() - gym.registry.keys():
             spec = Outcome.of(_loaded, f"environment {id_!r}", sent.specs[id_])
             missing = gym.envs.registration.EnvSpec(id_, _Missing(spec.error)) if spec.error is not None else None
             gym.registry[id_] = missing or spec.result()
-        self._made = Outcome.of(_made_of, sent.make)
 
     def call(self, method: str, arguments: tuple[Any, ...], num_threads: int) -> tuple[Any, Failed | None]:
         """Return what a method returns, or the error that came instead."""
@@ -86,7 +96,7 @@ class RayHost:
 
 
 def _made_of(make: bytes) -> Any:
-    return _loaded("function that makes a worker", make)()
+    return _loaded(_MAKES, make)()
 
 
 def _loaded(what: str, pickled: bytes) -> Any:

@@ -80,15 +80,12 @@ class RayWorker(Worker):
 
     Args:
         actor: The actor.
-        make: Makes the object.
+        sent: The function that makes the object.
     """
 
-    def __init__(self, actor: RayActor, make: Callable[[], Any]) -> None:
+    def __init__(self, actor: RayActor, sent: Sent) -> None:
         self._actor = actor
-        pickled = ray_module().cloudpickle.dumps(make)
-        self._made = actor.handle.make.remote(
-            Sent(pickled, _own_environments(), list(sys.path), torch.get_num_threads())
-        )
+        self._made = actor.handle.make.remote(sent)
         self._is_beginning = True
         self._made_at_latest_s = time.monotonic() + _BEGINNING_S
         self._open: list[RayCall] = []
@@ -104,7 +101,8 @@ class RayWorker(Worker):
         self._open = [*self._unanswered(), call]
         return call
 
-    def _is_made(self) -> bool:
+    def is_made(self) -> bool:
+        """Tell whether the object is made, or can be expected to be."""
         return bool(_ready([self._made])) or time.monotonic() > self._made_at_latest_s
 
     def _unanswered(self) -> list[RayCall]:
@@ -136,6 +134,11 @@ class RayHandle:
     def fetch(self) -> Any:
         """Return the value; its arrays are views of shared memory."""
         return _answer(self._ref)
+
+
+def sent_with(make: Callable[[], Any]) -> Sent:
+    """Return what an actor needs to call `make`."""
+    return Sent(ray_module().cloudpickle.dumps(make), _own_environments(), list(sys.path), torch.get_num_threads())
 
 
 def _own_environments() -> dict[str, bytes]:

@@ -93,7 +93,7 @@ class _ThreadWorker(Worker):
             self._jobs.put((method, arguments, future))
         return _ThreadCall(future)
 
-    def _is_made(self) -> bool:
+    def is_made(self) -> bool:
         return self._made.is_set()
 
     def kill(self) -> None:

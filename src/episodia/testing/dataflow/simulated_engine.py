@@ -139,7 +139,7 @@ class _SimulatedWorker(Worker):
         if self.queue:
             self.queue[0].ends_s = max(self._engine.now(), self._begins_s) + self._engine.duration_s()
 
-    def _is_made(self) -> bool:
+    def is_made(self) -> bool:
         return self._engine.now() >= self._begins_s
 
     def kill(self) -> None:
