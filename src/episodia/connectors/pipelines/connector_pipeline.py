@@ -101,6 +101,7 @@ class ConnectorPipelineV2(ConnectorV2):
             PipelineError: If the module and the pieces do not fit together, see `check_module`.
         """
         shared_data = {} if shared_data is None else shared_data
+        kwargs.pop("data", None)  # the batch by its older name, which a called piece gets anyway
         if _nested:
             run = Run({} if batch is None else batch, episodes, rl_module, explore, shared_data, metrics, kwargs)
             self.plan_for(run)(run)

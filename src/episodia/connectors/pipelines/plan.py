@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol, final
 
@@ -137,49 +138,45 @@ def _column_form(piece: ConnectorV2, layout: Layout) -> Step | None:
 
 def _calling(piece: ConnectorV2, layout: Layout) -> Step:
     """Return the step that calls a piece."""
-    form = {"follows_module": layout.follows_module}
+    follows_module = layout.follows_module
     takes_items = piece.takes_items
-    nested: dict[str, Any] = {} if piece.inner_pieces is None else {"_nested": True}
+    called = piece.__call__ if piece.inner_pieces is None else partial(piece.__call__, _nested=True)
 
     def call(run: Run) -> None:
-        given, episodes = run.batch, run.episodes
+        given, episodes, writes = run.batch, run.episodes, run.writes
         # The piece changes a dict of its own.
         run.given, run.at_episode = given, None
         num_edits = 0 if episodes is None else episodes.num_edits
-        if run.writes is not None:
-            run.writes.begin(run)
-        derived = derived_actions(given) if layout.follows_module else None
+        if writes is not None:
+            writes.begin(run)
+        derived = derived_actions(given) if follows_module else None
         if takes_items:
-            run.batch = with_items(run, **form)
+            run.batch = batch = with_items(run, follows_module=follows_module)
         elif type(given) is dict:
-            run.batch = keyed = KeyedBatch(given)
-            keyed.origin = run, ()
+            run.batch = batch = KeyedBatch(given)
+            batch.origin = run, ()
         else:
-            run.given = given.copy()
-        batch = run.batch
-        made = piece(
-            **{
-                **run.others,
-                "rl_module": run.rl_module,
-                "batch": batch,
-                "data": batch,  # the name that older plugins have for the batch
-                "episodes": episodes,
-                "explore": run.explore,
-                "shared_data": run.shared_data,
-                "metrics": run.metrics,
-                **nested,
-            }
+            batch, run.given = given, given.copy()
+        made = called(
+            rl_module=run.rl_module,
+            batch=batch,
+            data=batch,  # the name that older plugins have for the batch
+            episodes=episodes,
+            explore=run.explore,
+            shared_data=run.shared_data,
+            metrics=run.metrics,
+            **run.others,
         )
         run.batch = given
         if not isinstance(made, dict):
             raise _no_batch(made)
-        run.replace(without_items(made, run, **form) if takes_items else without_keys(made))
+        run.replace(without_items(made, run, follows_module=follows_module) if takes_items else without_keys(made))
         if derived:
             check_late_actions(derived, run.batch)
         if episodes is not None and episodes.num_edits != num_edits:
             check_changed_episodes(piece, run.given)
-        if run.writes is not None:
-            run.writes.end(piece, run)
+        if writes is not None:
+            writes.end(piece, run)
         run.given = None
 
     return call
