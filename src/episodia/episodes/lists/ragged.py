@@ -97,7 +97,11 @@ class Ragged:
     ) -> Ragged:
         """Return a column of `values` that are known to fit; else as the constructor does."""
         made = cls.__new__(cls)
-        made.values, made.offsets, made.tail, made.every, made.width = values, offsets, tail, every, width
+        made.values = values
+        made.offsets = offsets
+        made.tail = tail
+        made.every = every
+        made.width = width
         made._step_rows = []
         return made
 

@@ -44,11 +44,12 @@ def draw_sample(  # those of `ReplayBuffer.sample`, and what they draw from
             f"{where}: found `draw={describe(draw)}`, expected a draw. Pass `Transitions()`, for example."
         )
     asked = _asked(where, tables, modules)
-    drawn = draw.draw(asked, num, lookback, rng)
-    for module_id, part in drawn.items():
-        if Columns.ACTION_MASK in asked[module_id].columns:
-            part.added[Columns.NEXT_ACTION_MASK] = _next_masks(asked[module_id], part)
-    parts = {module_id: Sampled(SampleSource(asked[module_id]), part) for module_id, part in drawn.items()}
+    parts = {}
+    for module_id, drawn in draw.draw(asked, num, lookback, rng).items():
+        table = asked[module_id]
+        if Columns.ACTION_MASK in table.columns.arrays:
+            drawn.added[Columns.NEXT_ACTION_MASK] = _next_masks(table, drawn)
+        parts[module_id] = Sampled(SampleSource(table), drawn)
     # Modules without steps count, so that the kind of sample does not change with what is evicted.
     has_one = len(tables if modules is None else asked) == 1
     return next(iter(parts.values())) if has_one else SampledModules(parts)

@@ -222,12 +222,11 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
             check_asked(column, tail)
         if self._listed is not None:
             return super().flat(column, tail=tail)
-        drawn, columns = self._drawn, self._source.columns.arrays
-        if column in columns and column not in drawn.added:
+        drawn, source = self._drawn, self._source
+        if column in source.columns.arrays and column not in drawn.added:
             if tail:
-                values = self._source.take(column, drawn.track_rows)
-                return Ragged.known(values, drawn.track_offsets, 1, 1, drawn.track_width)
-            return Ragged.known(self._source.take(column, drawn.step_rows), drawn.offsets, 0, 1, drawn.width)
+                return Ragged.known(source.take(column, drawn.track_rows), drawn.track_offsets, 1, 1, drawn.track_width)
+            return Ragged.known(source.take(column, drawn.step_rows), drawn.offsets, 0, 1, drawn.width)
         offsets = drawn.offsets
         if column in DERIVED:
             if column == Columns.T:

@@ -29,6 +29,8 @@ from episodia.types import State
 # How often rows are drawn again because they do not qualify, before all rows are looked at.
 NUM_ROUNDS = 20
 
+_INT = np.dtype(np.int64)
+
 
 class Selection(NamedTuple):
     """Rows of steps, int64 [B], and the weight of each of them for a loss, float64 [B]; None if all weigh the same."""
@@ -102,8 +104,8 @@ class StoredSteps:
         more = 1.02 if self._allowed is None else 1.5
         for _ in range(NUM_ROUNDS if share else 0):
             drawn = rng.random(int(missing / share * more) + 8)
-            drawn *= used
-            rows: np.ndarray = drawn.astype(np.int64)
+            # An array without axes, which NumPy combines with others faster than numbers.
+            rows: np.ndarray = np.multiply(drawn, np.array(float(used)), drawn).astype(_INT)
             rows = rows[index.are_steps(rows) if self._allowed is None else self.allowed(rows)][:missing]
             if len(rows) == num:
                 return rows
