@@ -18,6 +18,7 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList
+from episodia.episodes.lists.ragged import counted
 from episodia.errors import BatchError, ConnectorStateError, PipelineError
 from episodia.trees import describe
 from episodia.types import Item
@@ -168,8 +169,9 @@ def _replaced(items: np.ndarray, goals: np.ndarray, is_new: np.ndarray, counts: 
     """Return the `items` of stretches, `counts` of each, with the goal of each stretch in place of those that are new."""
     # Taking rows is faster than writing some of them.
     both = np.concatenate([items, goals], dtype=items.dtype, casting="unsafe")
-    of_goals = np.arange(len(items), len(both)).repeat(counts)
-    return both.take(np.where(is_new.repeat(counts), of_goals, np.arange(len(items))), 0)
+    of_goals = (np.arange(len(items), len(both)) * is_new).repeat(counts)
+    places: np.ndarray = np.maximum(of_goals, counted(len(items)))
+    return both.take(places, 0)
 
 
 def _check(observations: Item, columns: Batch) -> None:

@@ -275,6 +275,8 @@ def _taken(leaf: Any, rows: np.ndarray) -> Any:
 
 def _part_of_each(leaf: Any, width: int, part: slice) -> Any:
     """Return the rows `part` of each stretch of `width` rows; without a copy, if that is possible."""
+    if width == 2:  # one step each, as nearly always in samples: one view instead of three
+        return leaf[part.start :: 2]
     shape = leaf.shape[1:]
     return leaf.reshape(-1, width, *shape)[:, part].reshape(-1, *shape)
 
