@@ -23,7 +23,7 @@ def single_steps(table: Table, picked: Picked, lookback: int) -> Drawn:
         times = index.places(rows).times
         flat, lookbacks = with_past(table, rows, lookback, lengths)
         return Drawn(flat, rows, picked.kinds, lengths, times, lookbacks, weights_of(picked), is_single=True)
-    both = index.with_next(rows, picked.kinds).reshape(-1)
+    both = index.with_next(rows, picked.kinds)
     return Drawn(both, rows, picked.kinds, lengths, added=weights_of(picked), is_single=True)
 
 

@@ -24,7 +24,7 @@ TERMINATED = 4
 TRUNCATED = 8
 NEW = 16  # added by the call of `add` that is running
 
-_ONE = np.array(1)
+_ONE, _BOOL = np.array(1), np.dtype(np.bool_)
 _STEP_BIT = np.array(STEP, np.uint8)
 _STEP_KINDS = bytes(kind for kind in range(256) if kind & STEP)
 _KINDS_WITHOUT_HOP = bytes(kind for kind in range(256) if not kind & HOP)
@@ -190,18 +190,18 @@ class RowIndex:
 
     def are_steps(self, rows: np.ndarray) -> np.ndarray:
         """Tell which rows are steps: bool [B]."""
-        are_steps: np.ndarray = (self.kind.take(rows) & _STEP_BIT).view(np.bool_)
+        are_steps: np.ndarray = (self.kind.take(rows) & _STEP_BIT).view(_BOOL)
         return are_steps
 
     def with_next(self, rows: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-        """Return the row of each step, of these `kinds`, and of the observation after it: int64 [B, 2]."""
-        both = np.empty((len(rows), 2), np.int64)
-        both[:, 0] = rows
-        np.add(rows, _ONE, both[:, 1])
+        """Return the row of each step, of these `kinds`, and of the observation after it, one after another: int64 [2 * B]."""
+        both = np.empty(2 * len(rows), np.int64)
+        both[::2] = rows
+        np.add(rows, _ONE, both[1::2])
         # Bytes are searched faster than arrays.
         if kinds.tobytes().translate(None, _KINDS_WITHOUT_HOP):
             at = np.flatnonzero(kinds & HOP)
-            both[at, 1] = self.runs.start.take(self.runs.next.take(self.run_of.take(rows.take(at))))
+            both[2 * at + 1] = self.runs.start.take(self.runs.next.take(self.run_of.take(rows.take(at))))
         return both
 
     def places(self, rows: np.ndarray) -> RowPlaces:

@@ -27,6 +27,7 @@ from episodia.types import Item, ModuleID, State
 
 # Arrays without axes, which NumPy combines with others faster than numbers.
 _TERMINATED, _TRUNCATED = np.array(TERMINATED, np.uint8), np.array(TRUNCATED, np.uint8)
+_BOOL = np.dtype(np.bool_)
 
 
 @final
@@ -172,12 +173,12 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
     @property
     def is_terminated(self) -> np.ndarray:
         """True for each stretch that ends in a terminal state: bool [B]."""
-        return (self._drawn.ends & _TERMINATED).astype(np.bool_) if self._listed is None else super().is_terminated
+        return (self._drawn.ends & _TERMINATED).astype(_BOOL) if self._listed is None else super().is_terminated
 
     @property
     def is_truncated(self) -> np.ndarray:
         """True for each stretch that ends where the episode was truncated: bool [B]."""
-        return (self._drawn.ends & _TRUNCATED).astype(np.bool_) if self._listed is None else super().is_truncated
+        return (self._drawn.ends & _TRUNCATED).astype(_BOOL) if self._listed is None else super().is_truncated
 
     def has(self, column: str) -> bool:
         """Tell whether there is a `column`."""
