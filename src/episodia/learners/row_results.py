@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self, TypeAlias, final
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from episodia.learners.minibatches import Minibatch
@@ -72,15 +73,17 @@ class RowResults:
 
     def collected(self) -> Collected:
         """Return the results of all rows."""
+        parts: dict[tuple[str, str], list[tuple[np.ndarray, Tensor]]] = {}
+        for module_id, part, found in self._found:
+            own = np.arange(self._num_rows[module_id]) if part.rows is None else part.rows
+            for name, tensor in found.items():
+                parts.setdefault((module_id, name), []).append((own, tensor))
         rows: Rows = {}
         is_bad: dict[str, np.ndarray] = {}
-        for module_id, part, found in self._found:
-            named, num = rows.setdefault(module_id, {}), self._num_rows[module_id]
-            own = slice(None) if part.rows is None else part.rows
-            bad = is_bad.setdefault(module_id, np.zeros(num, np.bool_))
-            bad[own] = False
-            for name, tensor in found.items():
-                numbers = tensor.cpu().numpy()
-                named.setdefault(name, np.full(num, np.nan))[own] = numbers
-                bad[own] |= ~np.isfinite(numbers)
+        for (module_id, name), pairs in parts.items():
+            num, places = self._num_rows[module_id], np.concatenate([own for own, _ in pairs])
+            numbers = rows.setdefault(module_id, {})[name] = np.full(num, np.nan)
+            # Of several results of a row, NumPy keeps the last one.
+            numbers[places] = torch.cat([tensor for _, tensor in pairs]).cpu().numpy()
+            is_bad.setdefault(module_id, np.zeros(num, np.bool_))[places] |= ~np.isfinite(numbers[places])
         return Collected(rows, {module_id: int(np.count_nonzero(bad)) for module_id, bad in is_bad.items()})
