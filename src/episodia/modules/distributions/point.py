@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,6 +48,16 @@ class GreedySpec(DistributionSpec):
     def sampled(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Return the actions, and 0 for each row."""
         return self.from_logits(logits).mode(), logits.new_zeros(logits.shape[:-1])
+
+    def sampled_arrays(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Item, np.ndarray]:
+        """Return the same as `sampled`, as arrays: runners come by here at every step."""
+        if logits.is_cpu and not logits.requires_grad and logits.dim() > 1:
+            values = checked_inputs(self, logits).numpy()
+            # The largest value is NaN or infinite in each row that `from_logits` rejects.
+            if np.isfinite(values.max(-1)).all():
+                actions = actions_of(self.choices, torch.from_numpy(values.argmax(-1)))
+                return actions.numpy(), np.zeros(actions.shape, values.dtype)
+        return super().sampled_arrays(logits, generator)
 
 
 @final
