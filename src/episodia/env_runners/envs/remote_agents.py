@@ -48,7 +48,7 @@ class RemoteEnv(MultiAgentEnv):
         self._context = context
         self._process: AsyncLanes | None = None
         self._under_way: tuple[Any, ...] | None = None  # the command whose answer was not read yet
-        self._is_talking = False  # after an interrupt, and then nobody knows what was sent or read
+        self._is_talking = False  # True after an interrupt: what was sent or read is unknown then
         self._deadline: float | None = None  # until when that may come
         self._not_sent: Exception | None = None
         self._known: dict[tuple[str, AgentID], Space[Any]] = {}
